@@ -10,6 +10,7 @@ from aws_cdk import Annotations, Arn, ArnFormat, CfnOutput, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk.region_info import RegionInfo
 from constructs import Construct
 
 from penstock_cdk.alarms.alarms import Alarms
@@ -200,6 +201,7 @@ class Penstock(Construct):
 
     def _warn(self) -> None:
         settings = self.settings
+        warn_of_region(self, settings.region)
         if settings.keeps_data_on_delete and settings.account_concurrency is None and not settings.reserved_concurrency:
             Annotations.of(self).add_warning_v2(
                 "penstock:no-reserved-instances",
@@ -616,3 +618,12 @@ def _letters_of(scope: Construct) -> str:
     """The ids of a construct below its stack, as one word."""
     ids = scope.node.path.removeprefix(Stack.of(scope).node.path)
     return "".join(each for each in ids if each.isalnum())
+
+
+def warn_of_region(scope: Construct, region: str | None) -> None:
+    """Warn if the region is unknown to the CDK: it may be mistyped, or newer than the CDK."""
+    if region is not None and region not in {each.name for each in RegionInfo.regions}:
+        Annotations.of(scope).add_warning_v2(
+            "penstock:unknown-region",
+            f"this version of the CDK knows no region {region!r}: if it is mistyped, the deploy fails",
+        )

@@ -11,11 +11,12 @@ from aws_cdk import App, Duration, Environment, NestedStack, RemovalPolicy, Stac
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
-from aws_cdk.assertions import Template
+from aws_cdk.assertions import Annotations, Match, Template
 from constructs import Construct
 
 from bench.bill.synthesized import empty_shipment
 from penstock_cdk import Canary, Jwt, Penstock, StageSettings
+from penstock_cdk.penstock import warn_of_region
 from penstock_cdk.properties import Properties, default_name, settings_of_properties
 from penstock_cdk.settings import STAGES
 
@@ -106,6 +107,12 @@ def test_stack_without_a_region_needs_a_profile() -> None:
     with pytest.raises(ValueError, match="give the stack a region"):
         settings_of_properties(Construct(stack, "Queue"), None, {})
     assert settings_of_properties(Construct(stack, "Other"), None, {"storage_profile": "standard1"}).region is None
+
+
+@pytest.mark.parametrize(("region", "warnings"), [("eu-west-9", 1), ("eu-west-1", 0), (None, 0)])
+def test_region_that_the_cdk_does_not_know_is_told(stack: Stack, region: str | None, warnings: int) -> None:
+    warn_of_region(stack, region)
+    assert len(Annotations.from_stack(stack).find_warning("*", Match.string_like_regexp("'eu-west-9'"))) == warnings
 
 
 def test_profile_that_the_region_cannot_have_is_refused(stack: Stack) -> None:

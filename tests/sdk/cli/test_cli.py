@@ -69,17 +69,18 @@ def test_topic_is_made_once_when_asked(service: MemoryPenstock) -> None:
     assert _json(service.transport, "topics", "create", "a", "--if-not-exists")["partitions"] == 1
 
 
+PACK = "arn:aws:lambda:us-east-1:000000000000:function:pack"
 NOUNS = {
     "topics": ("t",),
     "share-groups": ("g", "orders"),
-    "subscriptions": ("s", "orders", "--lambda", "pack"),
+    "subscriptions": ("s", "orders", "--lambda", PACK),
     "schedules": ("c", "orders", "--cron", "0 9 * * *"),
 }
 
 
 @pytest.mark.parametrize("noun", NOUNS)
 def test_noun_that_exists_stays_as_it_is_when_asked(service: MemoryPenstock, orders: str, noun: str) -> None:
-    service.add_function("arn:aws:lambda:us-east-1:000000000000:function:pack", lambda *_: None)
+    service.add_function(PACK, lambda *_: None)
     change = {"topics": ("--retention", "1h"), "schedules": ("--value", "x")}.get(noun, ("--filter", '{"a": ["b"]}'))
     create = (noun, "create", *NOUNS[noun], "--if-not-exists")
     made = _json(service.transport, *create)
@@ -379,6 +380,7 @@ def test_undelivered_records_are_a_failure(faulty: FaultyTransport, orders: str)
         ["topics", "truncate", "orders", "0:3", "--yes"],
         ["consume", "orders", "--format", "{nothing}"],
         ["consume", "orders", "--format", "%o %s"],
+        ["consume", "orders", "--format", "{value}", "--json"],
         ["consume", "orders", "--from", "someday"],
         ["produce", "orders", "--acks", "some"],
         ["produce", "orders", "--key-separator", ":", "--key", "k"],

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import BinaryIO, Literal
 
 import click
+from click.core import ParameterSource
 
 from penstock.admin.admin import Admin
 from penstock.api.calls import all_partitions, list_topics
@@ -157,6 +158,8 @@ def consume(
 
     For example: penstock consume orders --from earliest --max-records 10
     """
+    if service.as_json and click.get_current_context().get_parameter_source("template") is not ParameterSource.DEFAULT:
+        raise click.UsageError("give --json or --format, not both")
     deserializer = deserializer_of(value_format, registry, schema)
     write_record = json_line if service.as_json else _formatter(template, for_terminal=sys.stdout.isatty())
     if last is not None:
