@@ -130,9 +130,12 @@ def _mirror_lock_ms(deaths: int) -> int:
     return min(PUSH_LOCK_MS, MIRROR_LOCK_MS << max(0, deaths - 1))
 
 
-def renew(state: LaneState, now_ms: int) -> LaneState:
-    """The lane of a mirror whose holder goes on, and has died of nothing so far."""
-    return replace(state, version=state.version + 1, locked_until_ms=now_ms + MIRROR_LOCK_MS, deaths=0)
+def renew(state: LaneState, now_ms: int, *, has_progressed: bool) -> LaneState:
+    """The lane of a mirror whose holder goes on. Until it has done what others died of, no lock becomes shorter."""
+    until_ms = now_ms + MIRROR_LOCK_MS
+    if has_progressed:
+        return replace(state, version=state.version + 1, locked_until_ms=until_ms, deaths=0)
+    return replace(state, version=state.version + 1, locked_until_ms=max(until_ms, state.locked_until_ms))
 
 
 def finish(state: LaneState) -> LaneState:

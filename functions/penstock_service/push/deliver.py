@@ -126,7 +126,9 @@ class _Delivery:
 
     def _may_take(self) -> bool:
         """True while no other delivery can have the message. A freeze behind this look is met by the lane's version."""
-        return self._started.age_ms(self._instance.clock) < PUSH_SLICE_MS
+        age_ms, hidden_until_ms = self._started.age_ms(self._instance.clock), self._hold.hidden_until_ms
+        is_hidden = not hidden_until_ms or age_ms < hidden_until_ms - self._started.wall_ms
+        return is_hidden and age_ms < PUSH_SLICE_MS
 
     def _work(self, subscription: Subscription) -> LaneResult:
         if subscription.is_paused:
@@ -136,6 +138,8 @@ class _Delivery:
         has_worked = bool(self._seen)
         partitions = self._seen = self._partitions(subscription)
         slices = self._hold.lane.version // 2  # each begins with the next partition, so that each has a turn
+        if subscription.is_mirror:
+            slices = int(self._nonce, 16)  # or by chance with one: renewals raise the version, too
         at = slices % max(1, len(partitions))
         work = LaneWork(
             instance=self._instance,

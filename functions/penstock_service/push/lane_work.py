@@ -27,14 +27,15 @@ _FIRST = 1  # the version of a state that was not there
 class LaneHold:
     """A delivery's hold of its lane, and of its message, which the queue hides meanwhile.
 
-    `is_lost`: another delivery has taken the lane, because the lock was over.
+    `is_lost`: another delivery has taken the lane, because the lock was over. `hidden_until_ms` is 0 for a message that
+    comes when its receipt is over.
     """
 
     def __init__(self, instance: Instance, key: LaneKey, handle: str) -> None:
         self._instance = instance
         self._key = key
         self._handle = handle
-        self._hidden_until_ms = 0
+        self.hidden_until_ms = 0
         self._since = Moment.now(instance.clock)
         self.lane = LaneState()
         self.is_lost = False
@@ -53,8 +54,8 @@ class LaneHold:
 
         If it fails, a death costs more time.
         """
-        if until_ms > self._hidden_until_ms:
-            self._hidden_until_ms = until_ms
+        if until_ms > self.hidden_until_ms:
+            self.hidden_until_ms = until_ms
             with contextlib.suppress(PenstockError):
                 self._instance.stores.deliveries.postpone(self._handle, until_ms - self._instance.clock.now_ms())
 
@@ -67,10 +68,12 @@ class LaneHold:
         if self.is_lost or not (is_due or (has_progressed and self.lane.deaths)):
             return
         since = Moment.now(self._instance.clock)
-        renewed = renew(self.lane, since.wall_ms)
+        renewed = renew(self.lane, since.wall_ms, has_progressed=has_progressed)
         if self._instance.stores.push.put_lane(self._key, renewed) != renewed:
             self.is_lost = True
             return
+        if renewed.locked_until_ms < self.lane.locked_until_ms:
+            self.hidden_until_ms = 0  # the message comes sooner, too
         self.lane, self._since = renewed, since
         self.hide_until(renewed.locked_until_ms)
 

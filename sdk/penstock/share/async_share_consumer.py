@@ -154,12 +154,17 @@ class AsyncShareConsumer(NamedClient):
         return stages is not None and stages.must_look() and await stages.moves(self._topics)
 
     async def _reopen(self) -> None:
-        """Go on at the stage that is to be worked at. What the application has in hand is released."""
+        """Go on at the stage that is to be worked at. What the application has in hand is released, and lost."""
         assert self._stages is not None
+        before = self._core
+        with self._driver.lock:
+            before.finish_automatic(ACCEPT)
+            in_hand = before.keeper.locks.in_hand()
         with suppress(PenstockError):  # the stage may be gone
             await self._driver.drive(self._core.close(None), until_stopped=False)
         await self._driver.stop()
         self._open(self._stages.carrier)
+        self._core.keeper.follow(before.keeper, in_hand)
 
     async def run(self, handler: Handler, *, concurrency: int = 8, idle_ms: int | None = None) -> None:
         """Call `handler` with each record, in `concurrency` tasks, until `stop` or a SIGTERM or SIGINT.

@@ -154,6 +154,12 @@ class Keeper:
         lost, self.lost = self.lost, []
         return lost
 
+    def follow(self, before: "Keeper", in_hand: Sequence[ShareRecord]) -> None:
+        """Go on for the keeper of another stage. The application had these of its records, and learns that here."""
+        self.lost_count, self.skipped_batches = before.lost_count, before.skipped_batches
+        self._lost_places = before._lost_places
+        self._note(in_hand)
+
     def was_lost(self, record: ShareRecord) -> bool:
         """The record's lock was lost lately."""
         return _place(record) in self._lost_places

@@ -151,12 +151,17 @@ class ShareConsumer(NamedClient):
         return stages is not None and stages.must_look() and stages.moves(self._topics)
 
     def _reopen(self) -> None:
-        """Go on at the stage that is to be worked at. What the application has in hand is released."""
+        """Go on at the stage that is to be worked at. What the application has in hand is released, and lost."""
         assert self._stages is not None
+        before = self._core
+        with self._driver.lock:
+            before.finish_automatic(ACCEPT)
+            in_hand = before.keeper.locks.in_hand()
         with suppress(PenstockError):  # the stage may be gone
             self._driver.drive(self._core.close(None), until_stopped=False)
         self._driver.stop()
         self._open(self._stages.carrier)
+        self._core.keeper.follow(before.keeper, in_hand)
 
     def run(self, handler: Handler, *, concurrency: int = 8, idle_ms: int | None = None) -> None:
         """Call `handler` with each record, in `concurrency` threads, until `stop` or a SIGTERM or SIGINT.

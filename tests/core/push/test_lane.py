@@ -173,7 +173,9 @@ def test_lock_of_a_mirror_is_renewed_and_grows_with_deaths_that_got_nothing_done
         locks.append(lane.locked_until_ms - turn.now_ms)
     assert locks == [3_000, 3_000, 6_000, 12_000, 24_000, 48_000, 65_000, 65_000]
     assert lane is not None
-    renewed = renew(lane, turn.now_ms + 500)
+    longer = renew(lane, turn.now_ms + 500, has_progressed=False)
+    assert (longer.locked_until_ms, longer.deaths) == (lane.locked_until_ms, lane.deaths)
+    renewed = renew(lane, turn.now_ms + 500, has_progressed=True)
     assert (renewed.locked_until_ms, renewed.deaths) == (turn.now_ms + 3_500, 0)
     assert (renewed.version, renewed.holder, renewed.nonce) == (lane.version + 1, lane.holder, lane.nonce)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import InvalidError, NotConfiguredError
+from penstock.errors import InvalidError, LockLostError, NotConfiguredError
 from penstock.group import async_stages
 from penstock.model.share import ShareRecord
 from penstock.share.async_share_consumer import AsyncShareConsumer
@@ -101,6 +101,22 @@ def test_share_consumer_leaves_a_lost_stage_once_the_mirror_has_taken_over(share
         assert run(shared.b.transport, *PROMOTE, "--source-lost").exit_code == 0
         shared.send(b"1", to=shared.b)
         assert values_of(consumer, 2) == [b"0", b"1"], "it never heard that the first one is done"
+
+
+def test_record_in_hand_loses_its_lock_with_its_stage(shared: Pair) -> None:
+    lost: list[ShareRecord] = []
+    options = {"acknowledge": "explicit", "retry_backoff_ms": 1, "retry_backoff_max_ms": 1}
+    with consumer_of(**options, on_lock_lost=lost.extend) as consumer:
+        shared.push(b"0")
+        found: list[ShareRecord] = []
+        until(lambda: bool(found), step=lambda: found.extend(consumer.poll(timeout_ms=100)))
+        shared.lines[A].is_cut = True
+        assert run(shared.b.transport, *PROMOTE, "--source-lost").exit_code == 0
+        until(lambda: len(found) == 2, step=lambda: found.extend(consumer.poll(timeout_ms=100)))
+        with pytest.raises(LockLostError):
+            consumer.accept(found[0])
+        consumer.accept(found[1])
+        assert (lost, consumer.locks_lost) == (found[:1], 1)
 
 
 def test_move_that_is_given_up_leaves_the_consumer_where_it_is(shared: Pair) -> None:

@@ -1,12 +1,17 @@
 """The lock of a lane that pushes to a mirror is short, and is renewed; two pushers at once harm nothing."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from penstock_core.errors import PenstockError
 from penstock_core.limits import MIRROR_HIDE_MS, MIRROR_LOCK_MS, MIRROR_RENEW_MS, PUSH_LOCK_MS, PUSH_SLICE_MS
 from penstock_core.mirror.push import MirrorPush
 from penstock_core.push.lane import LaneState
 from penstock_service.adapters.memory.messages import MemoryTargets
+from penstock_service.mirror import push_log
 from penstock_service.push.deliver import Ending
 from tests.service.mirror.stages import Stages
 from tests.support.push_deliveries import Deliveries
@@ -178,3 +183,99 @@ def test_other_targets_keep_a_lock_that_outlasts_each_delivery() -> None:
     assert lane is not None
     assert lane.locked_until_ms == deliveries.clock.now_ms() + PUSH_LOCK_MS
     assert deliveries.queue.next_visible_ms == deliveries.clock.now_ms() + 75_000
+
+
+def test_delivery_whose_message_came_again_before_it_began_takes_no_lane() -> None:
+    """The other one has deleted the message: nothing would wake the lane if the first one died with it."""
+    stages = Stages()
+    stages.run()
+    stages.source.append("a")
+    instance = stages.source.instance
+    store = instance.stores.push
+
+    def get_subscription(get: Any, name: Any) -> Any:
+        found = get(name)
+        stages.clock.time_ms += MIRROR_HIDE_MS
+        assert stages.source.run_once() is Ending.DELETE
+        return found
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    late = with_stores(instance, push=Intercepted(store, get_subscription=get_subscription, find_deliveries=die))
+    with contextlib.suppress(PenstockError, Killed):
+        stages.source.run_once(late)
+    stages.source.append("b")
+    stages.run()
+    assert [values for *_, values in stages.logs()[1]] == [[b"a"], [b"b"]]
+
+
+def test_renewal_of_a_delivery_that_got_nothing_done_leaves_the_longer_lock() -> None:
+    stages = Stages()
+    stages.run()
+    stages.source.append("a")
+    instance = stages.source.instance
+
+    def heads(read: Any, keys: Any) -> Any:
+        stages.clock.time_ms += MIRROR_RENEW_MS
+        return read(keys)
+
+    slow = with_stores(instance, log=Intercepted(instance.stores.log, heads=heads))
+
+    def die(_push: MirrorPush) -> None:
+        raise Killed
+
+    before_pushes(stages, die)
+    deaths = []
+    for _ in range(5):
+        with pytest.raises(Killed):
+            stages.source.run_once(slow)
+        deaths.append(lane_of(stages).deaths)
+        assert lane_of(stages).locked_until_ms - stages.clock.now_ms() >= MIRROR_LOCK_MS - MIRROR_RENEW_MS
+        visible_ms = stages.source.queue.next_visible_ms
+        assert visible_ms is not None
+        stages.clock.time_ms = max(visible_ms, lane_of(stages).locked_until_ms)
+    assert deaths == [0, 1, 2, 3, 4]
+
+
+def test_partitions_of_a_lane_have_their_turns_however_often_its_lock_was_renewed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(push_log, "MIRROR_PUSH_REFS", 1)
+    stages = Stages(partitions=2)
+    stages.run()
+    pushed: list[int] = []
+
+    def take_long(push: MirrorPush) -> None:
+        pushed.append(push.partition)
+        stages.clock.time_ms += MIRROR_RENEW_MS
+
+    before_pushes(stages, take_long)
+    for partition in (0, 1):
+        for number in range(80):  # of eight slices
+            stages.source.append(str(number), partition=partition)
+    stages.run()
+    assert max(pushed.index(partition) for partition in (0, 1)) <= 5 * PUSH_SLICE_MS / MIRROR_RENEW_MS
+
+
+def test_death_behind_the_first_push_that_succeeds_costs_seconds_again() -> None:
+    stages = Stages()
+    stages.run()
+    stages.source.append("a")
+    for _ in range(7):
+        killed_once(stages)
+        visible_ms = stages.source.queue.next_visible_ms
+        assert visible_ms is not None
+        stages.clock.time_ms = visible_ms
+
+    def die_at_the_second(push: MirrorPush) -> None:
+        if push.base_offset:
+            raise Killed
+        stages.source.append("b")
+
+    before_pushes(stages, die_at_the_second)
+    died_ms = stages.clock.now_ms()
+    with pytest.raises(Killed):
+        stages.source.run_once()
+    assert lane_of(stages).locked_until_ms == died_ms + MIRROR_LOCK_MS
+    assert stages.source.queue.next_visible_ms == died_ms + MIRROR_LOCK_MS

@@ -10,6 +10,8 @@ from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.memory.messages import MemoryWakeUps
 from penstock_service.instance.instance import Instance
 from penstock_service.mirror.move_topic import move_topic
+from penstock_service.quotas.admin.set_quota import put_quota
+from penstock_service.quotas.admit import allow_fetch
 from penstock_service.records.produce import ProduceEntry, produce
 from penstock_service.schedules.put_schedule import find_schedule
 from penstock_service.share.acquire.acquire import AcquireWish, acquire_within_quotas
@@ -100,6 +102,21 @@ def test_a_quota_pays_what_is_handed_out_and_not_what_was_read_for_tenants(insta
     [lock] = locks_in(found)
     assert len(lock.batches) == 1
     assert not sum(found.passed_bytes.values())
+
+
+def test_a_topic_over_its_quota_has_not_moved_with_the_others() -> None:
+    source = stages_of("a").source
+    new_topic(source.instance, "stays")
+    new_group(source.instance, "orders", "stays")
+    finish(source.instance, take(source.instance))
+    move_topic(source.instance, "orders", source.subscription.name)
+    put_quota(source.instance, "topic", "stays", {"fetch_bytes_per_s": 1_000_000})
+    wish = AcquireWish(records_max=1, bytes_max=1_000_000)
+    acquire_within_quotas(source.instance, "me", GROUP, wish)
+    allow_fetch(source.instance, "me", ["stays"], 1_000_000).settle(source.instance, {"stays": 100_000_000})
+    found = acquire_within_quotas(source.instance, "me", GROUP, wish)
+    assert not found.partitions
+    assert found.next_available_ms
 
 
 def test_a_record_of_a_transaction_expires_as_any_other(instance: Instance, clock: SteppedClock) -> None:

@@ -348,9 +348,11 @@ def acquire_within_quotas(instance: Instance, principal: str, group_name: str, w
             raise
         return _acknowledged_only(instance, group_name, wish, int(error.facts["retry_after_ms"]))
     wish = replace(wish, bytes_max=allowance.max_bytes)
-    if allowance.refused:
+    if not allowance.refused:
+        acquired = acquire(instance, group_name, wish)
+    else:  # it sees not all topics, so it tells of no move
         wish = replace(wish, may_take=topics - allowance.refused.keys())
-    acquired = acquire(instance, group_name, wish)
+        acquired = acquire_of(instance, group_of(instance, group_name, wish.acknowledgements), wish)
     allowance.settle(instance, _sizes(acquired))
     again_ms = [int(error.facts["retry_after_ms"]) for error in allowance.refused.values()]
     return _available_in(acquired, min(again_ms)) if again_ms else acquired
