@@ -103,6 +103,7 @@ _MUTANTS = {
     "rests-without-arming": _mutant(_TWO, Rules(rests_without_arming=True)),
     "rests-without-postponing": _mutant(_FAILURE, Rules(rests_without_postponing=True)),
     "deletes-late": _mutant(replace(_PLAIN, faults=1, is_mirror=True), Rules(deletes_late=True)),
+    "takes-late": _mutant(replace(_PLAIN, faults=1, is_mirror=True), Rules(takes_late=True)),
     "puts-without-condition": _mutant(_FAILURE, Rules(puts_without_condition=True)),
 }
 _BOUNDS = {
