@@ -204,7 +204,6 @@ def promote(
     ends = {each.topic.name: each.end() for each in moves}
     for each in moves:  # before a reader follows to this stage
         _copy_offsets(service, admin, each.source, {each.name: each.topic.name})
-        _copy_places(service, admin, each.source, (each.name, each.topic.name))
     found |= _promoted(service, admin, moves, ends, monotonic_ms() + wait_ms)
     for each in moves:
         committed[each.topic.name] = _copy_offsets(service, admin, each.source, {each.name: each.topic.name})
@@ -415,7 +414,10 @@ def _promoted(
             if polls % _POLLS_OF_A_START == 0:  # the source asks how far the mirror is, if it has nothing to push
                 each.source.resume_subscription(each.mirror)
             end = ends[each.topic.name] = each.end()
-            promoted = admin.promote_moved(end, each.topic.topic_id) if end.is_mirrored else None
+            if not end.is_mirrored:
+                continue
+            _copy_places(service, admin, each.source, (each.name, each.topic.name))  # before a reader follows
+            promoted = admin.promote_moved(end, each.topic.topic_id)
             if promoted is not None:
                 found[each.topic.name] = promoted
         if len(found) == len(moves):

@@ -2,10 +2,12 @@
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from penstock.cli import mirrors
 from penstock.errors import InvalidError, LockLostError, NotConfiguredError
 from penstock.group import async_stages
 from penstock.model.share import ShareRecord
@@ -61,6 +63,21 @@ def test_records_that_were_finished_before_the_promotion_do_not_come_again(share
         shared.send(b"3", to=shared.b)
     with ShareConsumer("orders", transport=shared.b.transport, **OPTIONS) as other:
         assert values_of(other, 2) == [b"2", b"3"]
+
+
+def test_finished_records_that_the_mirror_lacked_at_the_move_do_not_come_again(
+    shared: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirrors, "time", SimpleNamespace(sleep=lambda _: shared.a.deliver_pushes()))
+    with ShareConsumer("orders", transport=shared.a.transport, **OPTIONS) as consumer:
+        shared.send(b"0", b"1")
+        assert values_of(consumer, 2) == [b"0", b"1"]
+        consumer.poll(timeout_ms=0)
+        consumer.flush()
+        assert run(shared.b.transport, *PROMOTE).exit_code == 0
+    shared.send(b"2", to=shared.b)
+    with ShareConsumer("orders", transport=shared.b.transport, **OPTIONS) as other:
+        assert values_of(other, 1) == [b"2"]
 
 
 def test_promotion_takes_no_share_group_of_the_mirror_back(shared: Pair) -> None:
