@@ -21,7 +21,7 @@ from penstock_handlers.edge.meters.traffic_meter import TrafficMeter, publish
 from penstock_handlers.upkeep import run_measure, wish_of_environment
 from penstock_service.groups.commit_offsets import CommitEntry, commit_offsets
 from penstock_service.instance.instance import Instance
-from penstock_service.metrics.measure import rank_topics
+from penstock_service.metrics.rank_topics import rank_topics
 from tests.handlers.service import CONTEXT, Service
 from tests.support.service import Intercepted, SteppedClock, filled_topic, new_topic, patient_instance, with_stores
 

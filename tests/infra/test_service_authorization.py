@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -207,7 +208,7 @@ def _api(folder: Path, service: str, kind: str) -> Any:
     session.set_config_variable("data_path", str(folder))
     loader = session.get_component("data_loader")
     loader._search_paths = [str(folder)]  # neither the user's folder nor botocore's own
-    return loader.load_service_model(service, kind)
+    return deepcopy(loader.load_service_model(service, kind))  # each process keeps what it has read
 
 
 def _required(shape: Shape | None) -> Any:

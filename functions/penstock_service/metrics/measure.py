@@ -1,27 +1,14 @@
-"""The run of each minute that measures consumers, and chooses the topics that get series of their own.
+"""The run of each minute that measures consumers and chooses topics."""
 
-It keeps the choice where all function instances find it.
-"""
-
-import json
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock_core.errors import Category, PenstockError
 from penstock_core.groups.lease import Lease
 from penstock_core.groups.topic_patterns import topic_reach
-from penstock_core.ids import GroupName, Offset, PartitionKey, TopicId, segment_time_ms
-from penstock_core.limits import (
-    GROUP_LIST_MAX,
-    GROUP_PAGE_MAX,
-    HEADS_AT_ONCE,
-    METRIC_RANK_MS,
-    PUSH_LIST_MAX,
-    SHARE_GROUP_LIST_MAX,
-)
+from penstock_core.ids import GroupName, Offset, PartitionKey, TopicId
+from penstock_core.limits import GROUP_LIST_MAX, GROUP_PAGE_MAX, PUSH_LIST_MAX, SHARE_GROUP_LIST_MAX
 from penstock_core.log.index import Head
-from penstock_core.log.ref import stored_bytes
 from penstock_core.log.topic import Topic
 from penstock_core.metrics.lag_memory import (
     Consumer,
@@ -35,7 +22,7 @@ from penstock_core.metrics.lag_memory import (
 from penstock_core.outcomes import Outcomes
 from penstock_service.groups.describe_group import lease_age_ms
 from penstock_service.instance.instance import Instance
-from penstock_service.ports.runtime import JobCursors
+from penstock_service.metrics.rank_topics import rank_topics
 from penstock_service.push.admin.describe_subscription import describe_subscription
 from penstock_service.share.admin.describe_share_group import describe_share_group
 
@@ -219,59 +206,3 @@ _READERS = {
     ConsumerKind.SHARE_GROUP: _share_places,
     ConsumerKind.SUBSCRIPTION: _push_places,
 }
-
-
-_CHOICE = "measured-topics"
-_HOUR_MS = 3_600_000
-
-
-def measured_topics(cursors: JobCursors) -> frozenset[str]:
-    """The topics with series of their own. One read."""
-    return frozenset(_stored(cursors)[1])
-
-
-def rank_topics(instance: Instance, own_max: int) -> bool:
-    """Chooses the `own_max` topics that take the most bytes now, where it is time to. Returns whether it did.
-
-    It is time once an hour, because CloudWatch bills a series for an hour, and each `METRIC_RANK_MS` while there are
-    places. One read, then a scan of the topics. If there are more of them than places, one read of heads for
-    each 100 partitions of all topics, too, side by side.
-    """
-    now_ms = instance.clock.now_ms()
-    chosen_ms, chosen = _stored(instance.stores.cursors)
-    is_same_hour = chosen_ms // _HOUR_MS == now_ms // _HOUR_MS
-    if is_same_hour and (len(chosen) >= own_max or now_ms - chosen_ms < METRIC_RANK_MS):
-        return False
-    topics = instance.stores.topics.list()
-    if len(topics) > own_max:
-        held = {*chosen} if is_same_hour else set()
-        rates = _bytes_per_s(instance, topics, now_ms)
-        topics = sorted(topics, key=lambda topic: (topic.name not in held, -rates[topic.topic_id], topic.name))
-        topics = topics[:own_max]
-    names = sorted(topic.name for topic in topics)
-    instance.stores.cursors.put(_CHOICE, json.dumps([now_ms, names], separators=(",", ":")))
-    return True
-
-
-def _stored(cursors: JobCursors) -> tuple[int, list[str]]:
-    text = cursors.get(_CHOICE)
-    if text is None:
-        return 0, []
-    chosen_ms, names = json.loads(text)
-    return int(chosen_ms), [*map(str, names)]
-
-
-def _bytes_per_s(instance: Instance, topics: Sequence[Topic], now_ms: int) -> Mapping[TopicId, float]:
-    """The growth of each topic, by the refs in the tails of its partitions: up to 18 appends each."""
-    keys = [PartitionKey(topic.topic_id, partition) for topic in topics for partition in topic.all_partitions()]
-    parts = [keys[start : start + HEADS_AT_ONCE] for start in range(0, len(keys), HEADS_AT_ONCE)]
-    rates: defaultdict[TopicId, float] = defaultdict(float)
-    for heads in instance.executor.map(instance.stores.log.heads, parts).all_ok():
-        for key, head in heads.items():
-            rates[key.topic_id] += _head_rate(head, now_ms)
-    return rates
-
-
-def _head_rate(head: Head, now_ms: int) -> float:
-    times: Sequence[int] = [segment_time_ms(ref.segment_id) for ref in head.tail]
-    return 1_000 * stored_bytes(head.tail) / max(1_000, now_ms - min(times)) if times else 0.0

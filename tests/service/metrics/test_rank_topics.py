@@ -4,7 +4,7 @@ from collections import Counter
 
 from penstock_core.limits import METRIC_RANK_MS
 from penstock_service.instance.instance import Instance
-from penstock_service.metrics.measure import measured_topics, rank_topics
+from penstock_service.metrics.rank_topics import measured_topics, rank_topics
 from tests.support.service import SteppedClock, counted_instance, new_topic, send
 
 

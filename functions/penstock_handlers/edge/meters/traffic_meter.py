@@ -24,7 +24,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from penstock_core.errors import PenstockError
 from penstock_core.metrics.lag_memory import by_series
 from penstock_service.instance.instance import Instance
-from penstock_service.metrics.measure import measured_topics
+from penstock_service.metrics.rank_topics import measured_topics
 
 _MS = 1_000
 UNITS: Mapping[str, str] = {
