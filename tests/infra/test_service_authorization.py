@@ -3,12 +3,12 @@
 The policies that the docs publish: each statement is one that AWS knows, and names what a stage has.
 """
 
+import gzip
 import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk.assertions import Template
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import ParamValidationError
+from botocore.loaders import JSONFileLoader
 from botocore.model import Shape
 
 from bench.bill.synthesized import empty_shipment
@@ -203,12 +204,24 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data
 
 
+class _Files(JSONFileLoader):  # type: ignore[misc]  # botocore has no types
+    """Reads each file anew: `tests/conftest.py` keeps what a process has read, and clients of other tests change it."""
+
+    def load_file(self, file_path: str) -> Any:
+        for extension, opened in (".json", open), (".json.gz", gzip.open):
+            if (path := Path(file_path + extension)).is_file():
+                with opened(path, "rb") as file:
+                    return json.load(file)
+        return None
+
+
 def _api(folder: Path, service: str, kind: str) -> Any:
     session = botocore.session.Session()
     session.set_config_variable("data_path", str(folder))
     loader = session.get_component("data_loader")
     loader._search_paths = [str(folder)]  # neither the user's folder nor botocore's own
-    return deepcopy(loader.load_service_model(service, kind))  # each process keeps what it has read
+    loader.file_loader = _Files()
+    return loader.load_service_model(service, kind)
 
 
 def _required(shape: Shape | None) -> Any:
