@@ -52,7 +52,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ShareSc
     return ShareScheduling(config, log)
 
 
-# boto3 reads megabytes of JSON for each session and service. What they tell does not change.
+# boto3 reads megabytes of JSON for each session and service. Tests of a process share what its clients change there.
 _read_model = cache(JSONFileLoader().load_file)
 pytest.MonkeyPatch().setattr(JSONFileLoader, "load_file", lambda _, path: _read_model(path))
 
