@@ -6,6 +6,7 @@ imports: a reader follows a request through fewer files if that module holds it.
 modules.
 
 Large files and folders are shown so that you can ask whether each is still one concept; they do not fail the check.
+`--totals` counts the tree, as docs/contributing/size.md has it, and checks nothing.
 """
 
 import ast
@@ -29,10 +30,15 @@ PACKAGES = ("functions", "sdk", "glue_jobs", "infra", "localstack")  # folders o
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--root", type=click.Path(exists=True, file_okay=False, path_type=Path), default=Path(), hidden=True)
-def main(root: Path) -> None:
+@click.option("--totals", is_flag=True, help="Print how large the tree is, and check nothing.")
+def main(root: Path, totals: bool) -> None:
     """Fail if a function is too long, and show large files and folders."""
     paths = source_files(root, ".py")
     sources = {path: (root / path).read_text(encoding="utf-8") for path in paths}
+    if totals:
+        pages = {path: (root / path).read_text(encoding="utf-8") for path in source_files(root, ".md", ["docs"])}
+        click.echo("\n".join(f"{figure:8,} {what}" for what, figure in _totals(sources, pages).items()))
+        return
     for folder, held in sorted(Counter(path.parent for path in paths).items()):
         if held > FOLDER_MODULES_SHOWN:
             click.echo(f"{folder}/ holds {held} modules")
@@ -65,8 +71,23 @@ def source_modules(sources: Mapping[Path, str]) -> dict[Path, str]:
     return {
         path: source
         for path, source in sources.items()
-        if path.parts[0] in PACKAGES and path.name != "__init__.py" and not source.startswith("# Generated")
+        if path.parts[0] in PACKAGES and path.name != "__init__.py" and not _is_generated(source)
     }
+
+
+def _totals(sources: Mapping[Path, str], pages: Mapping[Path, str]) -> dict[str, int]:
+    counted = {
+        "source": [each for path, each in sources.items() if path.parts[0] in PACKAGES and not _is_generated(each)],
+        "tests": [each for path, each in sources.items() if path.parts[0] == "tests"],
+        "docs": [*pages.values()],
+    }
+    words = sum(len(page.split()) for path, page in pages.items() if path.parts[1] == "adr")
+    lines = {f"lines of {what}": sum(each.count("\n") for each in texts) for what, texts in counted.items()}
+    return lines | {"modules of source": len(source_modules(sources)), "words of decisions": words}
+
+
+def _is_generated(source: str) -> bool:
+    return source.startswith("# Generated")
 
 
 def splinters(modules: Mapping[Path, str]) -> list[tuple[Path, Path]]:

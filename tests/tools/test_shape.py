@@ -134,6 +134,22 @@ def test_check_fails_when_there_are_more_splinters_or_modules_than_agreed(
     ]
 
 
+def test_totals_count_source_without_generated_modules_tests_docs_and_decisions(checkout: Path) -> None:
+    for path, text in {
+        "sdk/one.py": "ONE = 1\nTWO = 2\n",
+        "sdk/__init__.py": "ONE = 1\n",
+        "sdk/twin.py": "# Generated from async_twin.py\n",
+        "bench/one.py": "ONE = 1\n",
+        "tests/test_one.py": "\n" * 4,
+        "docs/page.md": "\n" * 5,
+        "docs/adr/0001.md": "five words are in here\n",
+    }.items():
+        (checkout / path).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / path).write_text(text)
+    result = CliRunner().invoke(main, ["--root", str(checkout), "--totals"])
+    assert [line.split()[0] for line in result.output.splitlines()] == ["3", "4", "6", "1", "5"], result.output
+
+
 def test_bounds_are_not_above_what_the_tree_holds() -> None:
     """Joins lower the bounds, so that no later change takes the room that they made."""
     root = Path(__file__).parents[2]
