@@ -240,8 +240,16 @@ class ConfluentRegistry(Registry):
 
     def newest(self, subject: str) -> Schema:
         """The newest version. Of Protobuf, a registry tells the description only if it knows `format=serialized`."""
-        path = f"/subjects/{quote(subject, safe='')}/versions/latest{_SERIALIZED}"
-        return self._schema_of(self._call("GET", path, None, what=f"subject {subject!r:.200}"), [0])
+        return self._schema_of(self._registered(subject, "latest", f"subject {subject!r:.200}"), [0])
+
+    def _registered(self, subject: str, version: int | str, what: str) -> Mapping[str, Any]:
+        """A version of a subject. Karapace tells a description by a schema's id only: that takes a second request."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}{_SERIALIZED}"
+        found = self._call("GET", path, None, what=what)
+        if found.get("schemaType") == "PROTOBUF" and ";" in str(found.get("schema")):  # the file's text
+            described = self._call("GET", f"/schemas/ids/{_whole(found, 'id')}{_SERIALIZED}", None, what=what)
+            return {**found, "schema": described.get("schema")}
+        return found
 
     def _schema_of(self, found: Mapping[str, Any], seen: list[int]) -> Schema:
         kind = found.get("schemaType", "AVRO")
@@ -251,10 +259,10 @@ class ConfluentRegistry(Registry):
         for each in found.get("references") or ():
             seen[0] += 1
             check(seen[0] <= _REFERENCES_MAX, f"a schema of {self._url} has more than {_REFERENCES_MAX} references")
-            path = f"/subjects/{quote(str(each['subject']), safe='')}/versions/{_whole(each, 'version')}{_SERIALIZED}"
-            answer = self._call("GET", path, None, what=f"reference {each['subject']!r:.200}")
+            subject = str(each["subject"])
+            answer = self._registered(subject, _whole(each, "version"), f"reference {subject!r:.200}")
             made = self._schema_of(answer, seen)
-            references.append(SchemaReference(str(each["name"]), made, str(each["subject"]), int(each["version"])))
+            references.append(SchemaReference(str(each["name"]), made, subject, int(each["version"])))
         return Schema(kind, found["schema"], tuple(references))
 
     def _call(self, method: str, path: str, body: object, *, what: str) -> Mapping[str, Any]:

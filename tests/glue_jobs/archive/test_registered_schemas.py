@@ -3,6 +3,7 @@
 Confluent's own Python client writes the values.
 """
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -393,6 +394,32 @@ def test_protobuf_of_a_registry_that_tells_only_text_is_refused_with_the_way_out
     registry.register("Web.orders-value", {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"})
     with pytest.raises(PenstockError, match=r"format=serialized.*protobuf:order\.desc"):
         schema_at(archived, registry.url)
+
+
+def test_description_is_asked_for_by_the_schemas_id_if_its_version_tells_only_text(
+    archived: ArchivedTopic, registry: SchemaRegistry
+) -> None:
+    """As Karapace answers, for the schema and for what it imports."""
+    order = order_classes()["shop.Order"].DESCRIPTOR.file
+    described = {1: order.dependencies[0].serialized_pb, 2: order.serialized_pb}
+    registry.register("customer", {"schema": 'syntax = "proto3"; // customer', "schemaType": "PROTOBUF"})
+    imports = [{"name": "shop/customer.proto", "subject": "customer", "version": 1}]
+    text = {"schema": 'syntax = "proto3"; // order', "schemaType": "PROTOBUF", "references": imports}
+    registry.register("Web.orders-value", text)
+    original = registry.answer
+
+    def answer(method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, found = original(method, path, body)
+        if not path.startswith("/schemas/ids/"):
+            return status, found
+        number = int(path.rpartition("/")[2])
+        return status, {**found, "schema": base64.b64encode(described[number]).decode()}
+
+    registry.answer = answer  # type: ignore[method-assign]
+
+    columns = value_columns(*schema_at(archived, registry.url, "##shop.Order"))
+
+    assert [each.name for each in columns.fields] == ["id", "by"]
 
 
 def test_schema_that_is_large_with_those_that_it_refers_to_is_refused(

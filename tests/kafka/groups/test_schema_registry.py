@@ -1,8 +1,9 @@
 """What Confluent's Schema Registry and Karapace ask of Kafka, in their order, by librdkafka and kafka-python.
 
-No registry of this kind can be installed here. Both keep schemas in the topic `_schemas`, of one partition and
-compacted. They write with acks=all, and read the topic from its start: a record that they have just written tells where
-the end is. The members of the group `schema-registry`, of the protocol type `sr`, elect the one that may write.
+No package registry that these tests use has one; test_registry_program.py starts one that you have. Both keep schemas
+in the topic `_schemas`, of one partition and compacted. They write with acks=all, and read the topic from its start: a
+record that they have just written tells where the end is. The members of the group `schema-registry`, of the protocol
+type `sr`, elect the one that may write.
 """
 
 import json
