@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -51,13 +50,10 @@ class PenstockDataSource(DataSource):
     @raising_shortly
     def streamReader(self, schema: StructType) -> "PenstockStreamReader":  # noqa: N802  # Spark's name
         """The reader of a stream; it limits its micro-batches on Spark 4.2 and later. Raises as `reader` does."""
-        if find_spec("pyspark.sql.streaming.datasource"):  # Spark 4.2 and later have the module
-            from penstock_spark.source.streaming import LimitedStreamReader  # imports it
+        from penstock_spark.source import streaming  # here, so that batch reads do not load it
 
-            return LimitedStreamReader(self.options, schema, self._typing)
-        from penstock_spark.source.streaming import PenstockStreamReader  # here, so that batch reads do not load it
-
-        return PenstockStreamReader(self.options, schema, self._typing)
+        reader = getattr(streaming, "LimitedStreamReader", streaming.PenstockStreamReader)
+        return reader(self.options, schema, self._typing)
 
     @raising_shortly
     def writer(self, schema: StructType, overwrite: bool) -> "PenstockWriter":

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import random
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,11 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import penstock_spark
+from localstack.clients import client
 from penstock_core.errors import PenstockError
+from penstock_core.limits import MIB
+from penstock_core.records.record_batch import Compression, parse_header
+from penstock_core.zones.zone_state import Acks
+from penstock_service.adapters.aws import Storage
 from penstock_service.instance.instance import Instance
+from penstock_service.records.produce import produce
 from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_spark.source.batch import schema_of
-from tests.support.service import new_topic, send
+from tests.support.service import batch, entry, new_topic, send
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +29,11 @@ if TYPE_CHECKING:
 
 ENDS_S_MAX = 120
 pytest.importorskip("pyspark.sql.datasource", reason="Spark 3.5 has no Python data sources")
+
+from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper  # noqa: E402
+
+from penstock_spark.source.streaming import PenstockStreamReader  # noqa: E402
+
 HAS_LIMITS = find_spec("pyspark.sql.streaming.datasource") is not None  # Spark 4.2
 
 Sink = dict[int, list[tuple[int, int, str]]]
@@ -141,6 +153,73 @@ def test_checkpoint_goes_on_over_a_drained_partition_and_a_topic_that_was_made_a
     assert found == [(1, 0, "a"), (1, 1, "b"), (0, 0, "c")]
 
 
+def test_small_micro_batch_comes_from_the_driver_with_its_progress(
+    instance: Instance, storage: Storage, stream: Any
+) -> None:
+    new_topic(instance, "orders", partitions=2)
+    for partition in (0, 1):
+        send(instance, "orders", f"a{partition}", f"b{partition}", partition=partition)
+    found: list[tuple[int, int, str]] = []
+
+    def write(frame: "DataFrame", _: int) -> None:
+        remove_segments(storage)  # a task would find nothing to read
+        found.extend(tuple(row) for row in frame.collect())
+
+    [progress] = stream(write)
+
+    assert sorted(found) == [(0, 0, "a0"), (0, 1, "b0"), (1, 0, "a1"), (1, 1, "b1")]
+    assert progress["numInputRows"] == 4
+    assert not HAS_LIMITS or progress["sources"][0]["latestOffset"]["orders"] == {"0": 2, "1": 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "data", "is_prefetched"),
+    [
+        ({}, [batch("a"), batch("b")], True),
+        ({"partitionBytes": "1"}, [batch("a"), batch("b")], False),
+        ({}, [batch(random.Random(number).randbytes(MIB // 4).hex()) for number in range(3)], False),
+        ({}, [batch(*["x" * MIB] * 16, compression=Compression.ZSTD)], False),
+    ],
+    ids=["small", "of two tasks", "large", "large when decoded"],
+)
+def test_driver_reads_only_small_micro_batches_of_one_task(
+    instance: Instance, storage_options: dict[str, str], given: dict[str, str], data: list[bytes], is_prefetched: bool
+) -> None:
+    new_topic(instance, "orders")
+    reader = _reader({**storage_options, **given})
+    start = reader.initialOffset()
+    for each in data:
+        [result] = produce(instance, [entry("orders", 0, each)], Acks.QUORUM)
+        assert not isinstance(result, PenstockError)
+    end = reader.latestOffset()
+
+    planned = reader.partitions(start, end)
+
+    assert isinstance(reader, _SimpleStreamReaderWrapper) == is_prefetched
+    prefetched = list(reader.getCache(start, end))
+    assert not isinstance(reader, _SimpleStreamReaderWrapper)
+    read = [records for each in planned for records in reader.read(each)]
+    assert prefetched == (read if is_prefetched else [])
+    assert sum(map(len, read)) == sum(parse_header(each).record_count for each in data)
+
+
+def test_task_tells_the_error_of_a_micro_batch_that_the_driver_could_not_read(
+    instance: Instance, storage: Storage, storage_options: dict[str, str]
+) -> None:
+    new_topic(instance, "orders")
+    reader = _reader(storage_options)
+    start = reader.initialOffset()
+    send(instance, "orders", "a")
+    end = reader.latestOffset()
+    remove_segments(storage)
+
+    [planned] = reader.partitions(start, end)
+
+    assert not isinstance(reader, _SimpleStreamReaderWrapper)
+    with pytest.raises(PenstockError):
+        list(reader.read(planned))
+
+
 @pytest.mark.minutes
 def test_query_keeps_its_first_offset_when_it_begins_at_the_latest(instance: Instance, stream: Any) -> None:
     new_topic(instance, "orders")
@@ -160,13 +239,10 @@ def test_query_keeps_its_first_offset_when_it_begins_at_the_latest(instance: Ins
 def test_limit_is_refused_and_all_records_are_read_when_spark_is_older_than_4_2(
     instance: Instance, storage_options: dict[str, str]
 ) -> None:
-    from penstock_spark.source.streaming import PenstockStreamReader
-
     new_topic(instance, "orders", partitions=2)
-    given = {"subscribe": "orders", "startingOffsets": "earliest", **storage_options}
     with pytest.raises(PenstockError, match=r"maxOffsetsPerTrigger: .* from 4\.2 on"):
-        PenstockStreamReader({**given, "maxOffsetsPerTrigger": "7"}, schema_of(given))
-    reader = PenstockStreamReader(given, schema_of(given))
+        _reader({**storage_options, "maxOffsetsPerTrigger": "7"})
+    reader = _reader(storage_options)
     start = reader.initialOffset()
     for number in range(3):
         send(instance, "orders", f"{number}-a", f"{number}-b", partition=1)
@@ -176,3 +252,16 @@ def test_limit_is_refused_and_all_records_are_read_when_spark_is_older_than_4_2(
     assert (start["orders"], end["orders"]) == ({"0": 0, "1": 0}, {"0": 0, "1": 6})
     read = [batch for each in reader.partitions(start, end) for batch in reader.read(each)]
     assert [value for batch in read for value in batch.column("offset").to_pylist()] == list(range(6))
+
+
+def _reader(options: dict[str, str]) -> "PenstockStreamReader":
+    """The reader as Spark before 4.2 has it."""
+    given = {"subscribe": "orders", "startingOffsets": "earliest", **options}
+    return PenstockStreamReader(given, schema_of(given))
+
+
+def remove_segments(storage: Storage) -> None:
+    s3 = client("s3", int(str(storage.endpoint_url).rpartition(":")[2]))
+    for zone in storage.zones:
+        for each in s3.list_objects_v2(Bucket=zone.bucket)["Contents"]:
+            s3.delete_object(Bucket=zone.bucket, Key=each["Key"])
