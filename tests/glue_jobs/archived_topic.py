@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.dataset as ds
 
 from penstock_core.errors import PenstockError
-from penstock_core.records.codec import NewRecord, encode
+from penstock_core.records.codec import Headers, NewRecord, encode
 from penstock_core.records.record_batch import Compression
 from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
@@ -73,9 +73,9 @@ class ArchivedTopic:
             for each, record in enumerate(records)
         ]
 
-    def append_values(self, *values: bytes | None, partition: int = 0) -> None:
-        """Append a batch of values; the model does not know it."""
-        records = [NewRecord(START_MS + each, None, value) for each, value in enumerate(values)]
+    def append_values(self, *values: bytes | None, partition: int = 0, headers: Headers = ()) -> None:
+        """Append a batch of values with equal headers; the model does not know it."""
+        records = [NewRecord(START_MS + each, None, value, headers) for each, value in enumerate(values)]
         [result] = produce(
             self.instance, [entry(self.topic, partition, encode(records, Compression.NONE))], Acks.QUORUM
         )

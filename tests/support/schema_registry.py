@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from uuid import UUID
 
 AUTH = ("ada", "sesame")
 
@@ -57,8 +58,8 @@ class SchemaRegistry:
                 if {name: self.schemas[number][name] for name in kept} == kept:
                     return self._told(number, parts[1])
             return 404, {"error_code": 40403, "message": "Schema not found"}
-        if method == "GET" and parts[:2] == ["schemas", "ids"]:
-            found = self.schemas.get(int(parts[2]))
+        if method == "GET" and parts[0] == "schemas" and parts[1] in ("ids", "guids"):
+            found = self.schemas.get(int(parts[2]) if parts[1] == "ids" else UUID(parts[2]).int)
             return (200, found) if found else (404, {"error_code": 40403, "message": "Schema not found"})
         if method == "GET" and parts[0] == "subjects" and len(parts) == 4:
             versions = self.subjects.get(parts[1], [])
@@ -71,7 +72,7 @@ class SchemaRegistry:
     def _told(self, number: int, subject: str) -> tuple[int, dict[str, Any]]:
         version = self.subjects[subject].index(number) + 1
         kept = {name: value for name, value in self.schemas[number].items() if value != "AVRO"}
-        return 200, {"subject": subject, "version": version, "id": number, **kept}
+        return 200, {"subject": subject, "version": version, "id": number, "guid": str(UUID(int=number)), **kept}
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from penstock_core.records.undecodable import raise_undecodable
 from penstock_service.instance.instance import Instance
 from penstock_spark.archive.archive_plan import Group, OffsetSpan, Plan
 from penstock_spark.archive.day_files import DayFile, DayFiles, data_path
-from penstock_spark.archive.registered_schemas import Registries, value_reader
+from penstock_spark.archive.registered_schemas import Registries, header_framer, value_reader
 from penstock_spark.archive.typed_columns import ARCHIVE_SCHEMA, REGISTERED, Typing
 from penstock_spark.archive.typing_values import ValueTyper, in_parts
 from penstock_spark.decode.decoding import decode
@@ -133,7 +133,8 @@ def plan_typer(typing: Typing, lake: ResultStore | None, table: str, registries:
     if typing.kind != REGISTERED:
         return ValueTyper(typing)
     assert registries is not None
-    return ValueTyper(typing, value_reader(typing.schema, lake, table, registries))
+    framer = header_framer(typing.schema, registries)
+    return ValueTyper(typing, value_reader(typing.schema, lake, table, registries), framer)
 
 
 def _write(

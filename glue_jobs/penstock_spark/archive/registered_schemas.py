@@ -23,7 +23,7 @@ import urllib3
 from penstock.errors import InvalidError, LookUpFirst, as_sdk_error
 from penstock.schemas.avro_shape import avro_reader
 from penstock.schemas.glue import GlueRegistry
-from penstock.schemas.registry import ConfluentRegistry, Registry, Schema, SchemaReference
+from penstock.schemas.registry import ConfluentRegistry, Registry, Schema, SchemaReference, framed
 from penstock.schemas.serdes import flattened, message_place, parse_avro
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.push.targets.public_address import parse_networks
@@ -32,6 +32,7 @@ from penstock_service.adapters.https_target import HttpsEndpoints
 from penstock_service.adapters.system import SystemClock
 from penstock_spark.archive.protobuf_messages import descriptor_of, message_reader, schema_text
 from penstock_spark.archive.typed_columns import REGISTERED, SCHEMA_BYTES_MAX, known_types
+from penstock_spark.archive.typing_values import Framer
 from penstock_spark.result_store import ResultStore, open_results
 
 UNKNOWN_IDS_MAX = 100  # a task asks for so many: each value that only looks like a registry's could name one
@@ -111,6 +112,14 @@ def value_reader(text: str, lake: ResultStore | None, table: str, registries: Re
     if document["kind"] == "protobuf":
         return _protobuf_reader(document["schema"], registry)
     return _avro_reader(document["schema"], registry, _WriterSchemas(registry, lake, table))
+
+
+def header_framer(text: str, registries: Registries) -> Framer | None:
+    """The header that may name a value's schema, and what puts it in front of the value; None if there is none."""
+    document = json.loads(text)
+    registry = registries(document["registry"], document["secret"])
+    name = registry.id_headers.get("value")
+    return None if name is None else (name, partial(framed, registry))
 
 
 def _avro_reader(text: str, registry: Registry, schemas: "_WriterSchemas") -> Callable[[bytes], Any]:

@@ -39,6 +39,7 @@ _COMPRESSED = b"\x03\x05"  # how a value in AWS Glue's format begins that zlib h
 _PART_BYTES = 64 * KIB  # as stored: zlib makes a thousand times as many of them
 
 Fit = Callable[[Any], Any]
+Framer = tuple[str, Callable[[bytes, bytes], bytes]]  # a header's name, and what takes the header and the value
 
 
 def in_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,11 +64,12 @@ class _MisfitError(Exception):
 class ValueTyper:
     """Makes the typed columns of batches of records, in the order and with the types of a table's files.
 
-    `decode` reads a value of a registry's format (registered_schemas.py).
+    `decode` reads a value of a registry's format, `framer` puts what a header says in front (registered_schemas.py).
     `unfit` counts the values that did not fit. Columns of the table that the schema no longer has are null.
     """
 
-    def __init__(self, typing: Typing, decode: Fit | None = None) -> None:
+    def __init__(self, typing: Typing, decode: Fit | None = None, framer: Framer | None = None) -> None:
+        self._framer = framer
         columns = value_columns(typing.kind, typing.schema)
         self._names = typing.file_schema().names
         self._types = {each.name: _plain(each.type) for each in typing.file_schema()}
@@ -88,14 +90,32 @@ class ValueTyper:
         Whole columns are made at once. If one value of the batch does not fit, each value is looked at by itself.
         """
         values = batch.column("value").to_pylist()
+        framed = self._framed(batch, values)
         try:
-            made = self._at_once(values)
+            made = self._at_once(framed)
         except Exception:  # an edge: a column that cannot be made at once says little about the value in its way
-            made = self._one_by_one(values)
+            made = self._one_by_one(values, framed)
         typed = dict(zip([*self._typed, RAW, RAW_REASON], made, strict=True))
         there = {**typed, **dict(zip(batch.schema.names, batch.columns, strict=True))}
         found = [there[name] if name in there else pa.nulls(len(values), self._types[name]) for name in self._names]
         return pa.RecordBatch.from_arrays(found, names=self._names)
+
+    def _framed(self, batch: pa.RecordBatch, values: list[bytes | None]) -> list[Any]:
+        """The values, those whose schema a header names with that header in front; or an error in place of them."""
+        if self._framer is None or "headers" not in batch.schema.names:
+            return values
+        name, frame = self._framer
+        headers = batch.column("headers")
+        if not pc.any(pc.equal(pc.struct_field(headers.flatten(), "key"), name)).as_py():
+            return values
+        found: list[Any] = []
+        for value, among in zip(values, headers.to_pylist(), strict=True):
+            header = next((each["value"] for each in among or () if each["key"] == name), None)
+            try:
+                found.append(value if value is None or header is None else frame(header, value))
+            except PenstockError as error:
+                found.append(error)
+        return found
 
     def _at_once(self, values: list[bytes | None]) -> list[pa.Array]:
         decode = self._decode
@@ -107,16 +127,16 @@ class ValueTyper:
         ]
         return [*made, pa.nulls(len(values), pa.binary()), pa.nulls(len(values), pa.string())]
 
-    def _one_by_one(self, values: list[bytes | None]) -> list[pa.Array]:
+    def _one_by_one(self, values: list[bytes | None], framed: list[Any]) -> list[pa.Array]:
         columns: list[list[Any]] = [[] for _ in self._fits]
         raw: list[bytes | None] = []
         reasons: list[str | None] = []
         nothing = [None] * len(self._fits)
-        for value in values:
+        for value, given in zip(values, framed, strict=True):
             reason, row = None, nothing
             if value is not None:
                 try:
-                    row = self._row(value)
+                    row = self._row(given)
                 except _MisfitError as error:
                     reason = str(error)[:_REASON_LENGTH_MAX]
             self.unfit += reason is not None
@@ -127,8 +147,10 @@ class ValueTyper:
         made = [pa.array(cells, self._types[name]) for cells, name in zip(columns, self._typed, strict=True)]
         return [*made, pa.array(raw, pa.binary()), pa.array(reasons, pa.string())]
 
-    def _row(self, value: bytes) -> list[Any]:
+    def _row(self, value: bytes | PenstockError) -> list[Any]:
         try:
+            if isinstance(value, PenstockError):
+                raise value
             found = self._decode(value)
             if not isinstance(found, dict):
                 raise _MisfitError(f"the value is {_kind(found)}, and not an object")

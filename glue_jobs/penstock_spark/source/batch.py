@@ -9,6 +9,7 @@ schema once, when Spark asks for the columns; tasks get it with the plan. So a q
 import gc
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,8 @@ def read_task(
     storage: Storage, options: ReadOptions, typing: "Typing | None", slices: tuple[Slice, ...]
 ) -> Iterator[pa.RecordBatch]:
     """A task's records as Arrow, with typed columns if there is a `typing`. Raises as `read_records` and `typed`."""
+    if typing is not None and typing.kind == "registry":
+        options = replace(options, includes_headers=True)  # one may name the schema; `typed` leaves them out again
     records = read_records(open_instance(storage), options, slices)
     return records if typing is None else typed(records, typing, storage, fails_fast=options.fails_fast)
 

@@ -341,7 +341,7 @@ class PartitionCursor:
                 stored, left = self._reading.encryption.decrypt_now(stored, record.key, headers)
                 headers, more_bytes = tuple(left), len(stored or b"") - len(record.value or b"")
             is_decrypted = True
-            value, key = self._reading.deserializers.deserialize(self.partition.topic, stored, record.key)
+            value, key = self._reading.deserializers.deserialize(self.partition.topic, stored, record.key, headers)
         except PenstockError as error:
             assert isinstance(self._records, _Records)
             self._records.put_back(record)

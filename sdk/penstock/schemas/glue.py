@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from penstock.arguments import check
 from penstock.errors import AccessDeniedError, CorruptError, InvalidError, UnavailableError
-from penstock.schemas.registry import Registry, Schema, not_framed, read_varint, varint
+from penstock.schemas.registry import Registry, Schema, not_framed, read_varint, uuid_of, varint
 from penstock.system import monotonic_ms
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import BATCH_DECODED_BYTES_MAX
@@ -60,7 +60,7 @@ class GlueRegistry(Registry):
         if len(data) < _HEADER_BYTES or data[0] != _MAGIC or data[1] not in (_PLAIN, _ZLIB):
             raise not_framed(data, "a byte 3, a byte 0 or 5, and 16 bytes of schema version id")
         payload = data[_HEADER_BYTES:]
-        return _uuid_of(bytes(data[2:_HEADER_BYTES])), payload if data[1] == _PLAIN else _inflated(payload)
+        return uuid_of(bytes(data[2:_HEADER_BYTES])), payload if data[1] == _PLAIN else _inflated(payload)
 
     def indexes(self, path: tuple[int, ...], names: tuple[str, ...], full_name: str) -> bytes:
         """The message's place among all of the file in the order of their full names."""
@@ -145,11 +145,6 @@ class GlueRegistry(Registry):
             session = botocore.session.Session()
             self._client = session.create_client("glue", region_name=self._region, config=config)
         return self._client
-
-
-def _uuid_of(data: bytes) -> str:
-    text = data.hex()
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
 def _inflated(payload: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """Schema registries: the bytes in front of a value that name its schema, and the look-ups behind them.
 
     Confluent's wire format    00 | 4 bytes of schema id | (Protobuf: message indexes) | payload
+    Confluent's header         01 | 16 bytes of GUID       | (Protobuf: message indexes), and the value is the payload
     AWS Glue's (glue.py)       03 | 00 or 05 for zlib | 16 bytes of schema version id  | payload
 
 A schema never changes under its id, so look-ups are kept. A registry's refusal is kept for 10 seconds, and a registry
@@ -15,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 from urllib.parse import quote, urlsplit
 
 import urllib3
@@ -35,8 +36,9 @@ _REFUSED_MS = 10_000
 _UNAVAILABLE_MS = 1_000
 _TIMEOUT_S = 5.0
 _ANSWER_BYTES_MAX = 10_000_000
-_CONFLUENT_MAGIC = 0
+_CONFLUENT_MAGIC, _GUID_MAGIC = 0, 1
 _CONFLUENT_HEADER = struct.Struct(">bI")
+_GUID_LENGTH = 1 + 16
 _ANSWER_TYPE = "application/vnd.schemaregistry.v1+json, application/json"
 _SERIALIZED = "?format=serialized"  # of Protobuf: its description instead of the .proto file's text
 _UNKNOWN_SCHEMA, _UNKNOWN_SUBJECT, _UNKNOWN_VERSION = 40403, 40401, 40402
@@ -108,6 +110,7 @@ class Registry(ABC):
     """A schema registry as serdes use it. The methods answer from memory, or raise LookUpFirst."""
 
     name: str  # for messages
+    id_headers: ClassVar[Mapping[str, str]] = {}  # of a record: those that may name the schema, by the field
 
     def __init__(self, now_ms: Callable[[], int] = monotonic_ms) -> None:
         self._now_ms = now_ms
@@ -169,8 +172,11 @@ class ConfluentRegistry(Registry):
         registry = ConfluentRegistry("https://registry.example.com", auth=("user", "password"))
 
     `auth` is user and password, or `token` a bearer token. Several serdes and clients may share one. It makes one
-    request for each schema and subject that it meets.
+    request for each schema and subject that it meets. Readers also take a schema's GUID from the headers
+    `__value_schema_id` and `__key_schema_id`, if the registry answers for GUIDs.
     """
+
+    id_headers: ClassVar[Mapping[str, str]] = {"value": "__value_schema_id", "key": "__key_schema_id"}
 
     def __init__(
         self,
@@ -195,8 +201,10 @@ class ConfluentRegistry(Registry):
             self._sent["Authorization"] = f"Bearer {token}"
         self._connections: Connections | None = None
 
-    def split(self, data: bytes) -> tuple[int, bytes]:
-        """The id from 4 bytes behind the magic byte."""
+    def split(self, data: bytes) -> tuple[int | str, bytes]:
+        """The id from 4 bytes behind the magic byte, or the GUID of a header that `framed` has put in front."""
+        if len(data) >= _GUID_LENGTH and data[0] == _GUID_MAGIC:
+            return uuid_of(data[1:_GUID_LENGTH]), data[_GUID_LENGTH:]
         if len(data) < _CONFLUENT_HEADER.size or data[0] != _CONFLUENT_MAGIC:
             raise not_framed(data, "a byte 0 and 4 bytes of schema id")
         [_, schema_id] = _CONFLUENT_HEADER.unpack_from(data)
@@ -235,6 +243,9 @@ class ConfluentRegistry(Registry):
         return _whole(self._call("POST", f"/subjects/{quote(subject, safe='')}", body, what=f"{subject!r}"), "version")
 
     def _find_schema(self, schema_id: Any) -> Schema:
+        if isinstance(schema_id, str):
+            what = f"schema {schema_id}, which a header names by its GUID: some registries, Karapace's, know no GUIDs"
+            return self._schema_of(self._call("GET", f"/schemas/guids/{schema_id}", None, what=what), [0])
         found = self._call("GET", f"/schemas/ids/{schema_id}", None, what=f"schema {schema_id}")
         return self._schema_of(found, [0])
 
@@ -290,6 +301,22 @@ class ConfluentRegistry(Registry):
         return answer.status, answer.body
 
 
+def framed(registry: Registry, header: bytes, data: bytes) -> bytes:
+    """A value as `split` takes it, of a record whose header names the schema. Raises CorruptError for another header.
+
+    Other formats have the same bytes in front of the payload, so the header goes there.
+    """
+    try:
+        rest = registry.split(header)[1]
+        if rest and registry.without_indexes(rest):
+            raise CorruptError(ErrorCode.CORRUPT_BATCH, "it goes on behind the schema's id")
+    except PenstockError as error:
+        raise CorruptError(
+            ErrorCode.CORRUPT_BATCH, f"the header {header[:40]!r} names no schema: {error.message:.300}"
+        ) from error
+    return header + data
+
+
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """A varint of at most 32 bits, and the place behind it. Raises CorruptError."""
     number = 0
@@ -302,6 +329,12 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, at
     raise CorruptError(ErrorCode.CORRUPT_BATCH, f"the bytes {data[:16]!r} do not begin with Protobuf's message indexes")
+
+
+def uuid_of(data: bytes) -> str:
+    """16 bytes as a UUID is written."""
+    text = data.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
 def varint(number: int) -> bytes:

@@ -16,9 +16,10 @@ from typing import Any, Literal
 from penstock.arguments import check, check_callable
 from penstock.errors import CorruptError, InvalidError, LookUpFirst, NotConfiguredError
 from penstock.schemas.avro_shape import avro_reader, check_items
-from penstock.schemas.registry import Registry, Schema, SchemaReference
+from penstock.schemas.registry import Registry, Schema, SchemaReference, framed
 from penstock.schemas.serialization import Field
 from penstock_core.errors import ErrorCode
+from penstock_core.records.codec import Headers
 
 # The name of the schema in the registry: for a topic, for a type of record, or for both; or a function of them.
 Subjects = Literal["topic", "record", "topic_record"] | Callable[[str, Field, str], str]
@@ -85,6 +86,12 @@ class _Serde(ABC):
                 self._compiled.pop(next(iter(self._compiled)), None)
             self._compiled[schema_id] = compiled
         return self._decode(payload, compiled)
+
+    def framed(self, field: Field, data: bytes, headers: Headers) -> bytes:
+        """The value as `deserialize` takes it: what a header says of its schema goes in front. Raises CorruptError."""
+        name = None if self._registry is None else self._registry.id_headers.get(field)
+        found = None if name is None else next((value for key, value in headers if key == name), None)
+        return data if self._registry is None or found is None else framed(self._registry, found, data)
 
     def _subject(self, topic: str, field: Field, given: Any) -> str:
         assert self._registry is not None

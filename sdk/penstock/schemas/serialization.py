@@ -14,6 +14,7 @@ from penstock.arguments import check
 from penstock.encryption.values import Encryption
 from penstock.errors import CorruptError, InvalidError, LookUpFirst
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.records.codec import Headers
 
 Field = Literal["key", "value"]
 
@@ -79,19 +80,27 @@ class Deserializers:
     def __init__(self, value: DeserializerOption | None, key: DeserializerOption | None) -> None:
         self._value = _method("value_deserializer", value, "deserialize")
         self._key = _method("key_deserializer", key, "deserialize")
+        self._value_framed, self._key_framed = (getattr(each, "framed", None) for each in (value, key))
 
     def __bool__(self) -> bool:
         return self._value is not None or self._key is not None
 
-    def deserialize(self, topic: str, value: bytes | None, key: bytes | None) -> tuple[Any, Any]:
+    def deserialize(self, topic: str, value: bytes | None, key: bytes | None, headers: Headers = ()) -> tuple[Any, Any]:
         """Value and key as the application gets them. Raises CorruptError, LookUpFirst, and a registry's errors."""
+        if headers:  # those of Confluent's clients may name the schemas
+            if value is not None and self._value_framed is not None:
+                value = self._value_framed("value", value, headers)
+            if key is not None and self._key_framed is not None:
+                key = self._key_framed("key", key, headers)
         return _deserialized(self._value, topic, "value", value), _deserialized(self._key, topic, "key", key)
 
-    def deserialize_waiting(self, topic: str, value: bytes | None, key: bytes | None) -> tuple[Any, Any]:
+    def deserialize_waiting(
+        self, topic: str, value: bytes | None, key: bytes | None, headers: Headers = ()
+    ) -> tuple[Any, Any]:
         """As `deserialize`, but it asks the registry itself."""
         while True:
             try:
-                return self.deserialize(topic, value, key)
+                return self.deserialize(topic, value, key, headers)
             except LookUpFirst as missing:
                 missing.look_up()
 

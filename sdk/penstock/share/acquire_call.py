@@ -93,7 +93,7 @@ def read_values(answer: ShareAnswer, reading: Reading) -> ShareAnswer:
                 if reading.encryption is not None:
                     stored, left = reading.encryption.decrypt(stored, key=record.key, headers=headers)
                     headers = tuple(left)
-                value, key = reading.deserializers.deserialize_waiting(record.topic, stored, record.key)
+                value, key = reading.deserializers.deserialize_waiting(record.topic, stored, record.key, headers)
                 records.append(record._replace(key=key, value=value, headers=headers))
                 bytes_left -= len(stored or b"")
             except Exception as caught:  # an edge: the keys may be an object of the application's

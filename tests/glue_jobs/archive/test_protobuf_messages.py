@@ -93,7 +93,7 @@ def typed(*values: bytes | None, text: str = TEXT) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = typer.add(
         pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary())})
     ).to_pylist()
-    slow = typer._one_by_one([*values])
+    slow = typer._one_by_one([*values], [*values])
     assert [each.to_pylist() for each in slow] == [[row[name] for row in found] for name in schema.names[1:]]
     return found
 

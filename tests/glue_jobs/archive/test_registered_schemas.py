@@ -14,7 +14,7 @@ from typing import Any
 import boto3
 import pytest
 from confluent_kafka.schema_registry import Schema as ConfluentSchema
-from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClient
+from confluent_kafka.schema_registry import SchemaReference, SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
@@ -108,6 +108,42 @@ def test_values_of_each_writer_are_resolved_to_the_newest_and_each_schema_is_ask
     open_registry.cache_clear()
     archived.rebuild(schema)
     assert [each["id"] for each in archived.table_rows()] == [each["id"] for each in rows]
+
+
+def test_schema_that_a_header_names_types_the_value_and_a_header_that_is_none_makes_it_raw(
+    archived: ArchivedTopic, registry: SchemaRegistry, client: SchemaRegistryClient
+) -> None:
+    def written(fields: list[Any], document: dict[str, Any]) -> tuple[bytes, list[tuple[str, bytes]]]:
+        headers: list[tuple[str, bytes]] = [("other", b"x")]
+        context = SerializationContext("Web.orders", MessageField.VALUE, headers)
+        value: Any = AvroSerializer(client, avro(fields), conf=by_header)(document, context)
+        return value, headers
+
+    by_header = {"schema.id.serializer": header_schema_id_serializer}
+    old, of_old = written(OLD, {"id": 1, "name": "a"})
+    newest, of_newest = written(NEWEST, {"id": 2, "label": "b", "day": None})
+    archived.append_values(old, None, headers=of_old)
+    archived.append_values(newest, headers=of_newest)
+    archived.append_values(AvroSerializer(client, avro(OLD))({"id": 3, "name": "c"}, CONTEXT))
+    archived.append_values(old, headers=[("__value_schema_id", b"\x01\x02")])
+
+    schema = schema_at(archived, registry.url)
+    archived.archive(schema=schema)
+
+    rows = archived.table_rows()
+    assert [(each["id"], each["label"]) for each in rows] == [
+        (1, "a"),
+        (None, None),
+        (2, "b"),
+        (3, "c"),
+        (None, None),
+    ]
+    assert [each["_raw"] for each in rows] == [None, None, None, None, old]
+    assert "the header b'\\x01\\x02' names no schema" in rows[4]["_raw_reason"]
+    registry.outage = 503  # a rebuild finds the writers' schemas in the table's folder, by their GUIDs, too
+    open_registry.cache_clear()
+    archived.rebuild(schema)
+    assert [each["id"] for each in archived.table_rows()] == [1, None, 2, 3, None]
 
 
 def test_named_types_of_other_subjects_are_columns_and_read(

@@ -117,7 +117,7 @@ def check(values: list[Any]) -> None:
     apart = [alone.add(pa.RecordBatch.from_pydict({"value": pa.array([each], pa.binary())})) for each in data]
     assert together.to_pylist() == [row for each in apart for row in each.to_pylist()]
     assert whole.unfit == alone.unfit
-    slow = typer()._one_by_one(data)
+    slow = typer()._one_by_one(data, data)
     assert [each.to_pylist() for each in slow] == [
         together.column(name).to_pylist() for name in together.schema.names[1:]
     ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 needs_sources = pytest.mark.skipif(find_spec("pyspark.sql.datasource") is None, reason="Spark 3.5 has no data sources")
+WITH_N: list[dict[str, Any]] = [{"name": "id", "type": "long"}, {"name": "n", "type": "int", "default": 5}]
 SCHEMA = f"json:{json.dumps(ORDER)}"
 IDS = 'json:{"properties": {"id": {"type": "integer"}}}'
 
@@ -120,7 +121,7 @@ def test_values_of_each_writer_are_resolved_and_an_outage_names_where_the_record
         return made
 
     old = value({"id": 1}, {"name": "id", "type": "int"})
-    new = value({"id": 2, "n": 3}, {"name": "id", "type": "long"}, {"name": "n", "type": "int", "default": 5})
+    new = value({"id": 2, "n": 3}, *WITH_N)
     options = {**given, "valueSchema": f"registry:{registry.url}", "endpointUrl": "http://127.0.0.1:9", "region": "x"}
     local = replace(SOME_STORAGE, region="eu-west-1", endpoint_url="http://127.0.0.1:9")
     open_registry.cache_clear()
@@ -129,6 +130,21 @@ def test_values_of_each_writer_are_resolved_and_an_outage_names_where_the_record
 
     assert [(row["id"], row["n"]) for row in rows] == [(1, 5), (2, 3), (1, 5)]
     assert registry.calls.count("GET /schemas/ids/1") == 1
+    by_header: list[tuple[str, bytes]] = []
+    made = SerializationContext("orders", MessageField.VALUE, by_header)
+    serialize = AvroSerializer(
+        client,
+        json.dumps({"type": "record", "name": "Order", "fields": WITH_N}),
+        conf={"schema.id.serializer": header_schema_id_serializer},
+    )
+    value_alone = serialize({"id": 4, "n": 5}, made)
+    row = {"value": value_alone, "topic": "orders", "partition": 2, "offset": 0}
+    with_headers = pa.RecordBatch.from_pylist(
+        [{**row, "headers": [{"key": key, "value": value} for key, value in by_header]}],
+        schema=kafka_schema(with_headers=True),
+    )
+    [read] = read_typed(options, [with_headers], storage=local)
+    assert (read["id"], read["n"], "headers" in read) == (4, 5, False)
     typing = find_typing(options)
     assert typing is not None
     registry.outage = 503

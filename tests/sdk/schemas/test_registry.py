@@ -9,6 +9,8 @@ import pytest
 from penstock.errors import AccessDeniedError, CorruptError, InvalidError, LookUpFirst, UnavailableError
 from penstock.schemas import AvroSerde, ConfluentRegistry, JsonSerde, ProtobufSerde, Schema
 from penstock.schemas.registry import read_varint, varint
+from penstock.schemas.serialization import Deserializers
+from penstock.testing import MemoryPenstock
 from tests.support.proto_messages import order_classes
 from tests.support.schema_registry import AUTH, SchemaRegistry
 
@@ -241,3 +243,77 @@ def test_schema_of_protobuf_names_its_imports(registry: SchemaRegistry) -> None:
 
 def test_schema_is_a_value_that_can_be_a_key() -> None:
     assert {Schema("AVRO", '"string"'): 1}[Schema("AVRO", '"string"')] == 1
+
+
+# Schemas that headers of a record name.
+
+
+def from_confluents_client(registry: SchemaRegistry, topic: str = "orders", field: str = "value") -> Any:
+    """A function that serializes by Confluent's client. It returns the bytes and the headers."""
+    from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+    from confluent_kafka.schema_registry.avro import AvroSerializer
+    from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+    from confluent_kafka.serialization import SerializationContext
+
+    client = SchemaRegistryClient({"url": registry.url})
+    by_header = {"schema.id.serializer": header_schema_id_serializer}
+
+    def serialize(given: Any, schema: Any = AVRO) -> tuple[bytes, list[tuple[str, bytes]]]:
+        headers: list[tuple[str, bytes]] = [("other", b"\x01")]
+        context = SerializationContext(topic, field, headers)
+        if isinstance(given, dict):
+            made: Any = AvroSerializer(client, json.dumps(schema), conf=by_header)(given, context)
+        else:
+            conf = {"use.deprecated.format": False, **by_header}
+            made = ProtobufSerializer(type(given), client, conf)(given, context)
+        return made, headers
+
+    return serialize
+
+
+def test_schema_that_a_header_names_is_read_by_every_client(registry: SchemaRegistry) -> None:
+    ours = ConfluentRegistry(registry.url)
+    address = order_classes()["shop.Order.Address"]
+    value, headers = from_confluents_client(registry)({"id": 7})
+    key, of_key = from_confluents_client(registry, field="key")({"id": 5})
+    message, of_message = from_confluents_client(registry, "places")(address(text="x"))
+    prefixed = AvroSerde(AVRO, registry=ours).serialize("orders", "value", {"id": 8})
+    avro, protobuf = AvroSerde(registry=ours), ProtobufSerde(address, registry=ours)
+    with MemoryPenstock() as service:
+        for name in ("orders", "places"):
+            service.create_topic(name)
+        service.create_share_group("workers", ["orders"])
+        with service.producer() as producer:
+            producer.send("orders", value, key=key, headers=[*headers, *of_key])
+            producer.send("orders", prefixed)
+            producer.send("places", message, headers=of_message)
+            producer.flush()
+        read = {"auto_offset_reset": "earliest", "consumer_timeout_ms": 1_000}
+
+        with service.consumer("orders", value_deserializer=avro, key_deserializer=avro, **read) as consumer:
+            found = [(each.key, each.value, each.headers[:1]) for each in consumer]
+        with service.consumer("places", value_deserializer=protobuf, **read) as consumer:
+            places = [each.value for each in consumer]
+        with service.share_consumer("orders", group_id="workers", value_deserializer=avro) as sharing:
+            shared = [each.value for each in sharing.poll(timeout_ms=5_000)]
+
+    assert found == [({"id": 5}, {"id": 7}, (("other", b"\x01"),)), (None, {"id": 8}, ())]
+    assert places == [address(text="x")]
+    assert shared == [{"id": 7}, {"id": 8}]
+
+
+@pytest.mark.parametrize(
+    "header", [b"", b"\x01", b"\x02" + bytes(16), b"\x01" + bytes(15), b"\x01" + bytes(16) + b"\x02\x02\x02"]
+)
+def test_header_that_names_no_schema_is_corrupt(registry: SchemaRegistry, header: bytes) -> None:
+    read = Deserializers(AvroSerde(registry=ConfluentRegistry(registry.url)), None)
+    with pytest.raises(CorruptError, match="names no schema: "):
+        read.deserialize_waiting("orders", b"\x0e", None, (("__value_schema_id", header),))
+
+
+def test_registry_that_knows_no_guids_says_so_and_no_record_is_bad(registry: SchemaRegistry) -> None:
+    value, headers = from_confluents_client(registry)({"id": 7})
+    registry.schemas.clear()  # it answers as one that does not know the path
+    read = Deserializers(AvroSerde(registry=ConfluentRegistry(registry.url)), None)
+    with pytest.raises(InvalidError, match="by its GUID: some registries, Karapace's, know no GUIDs"):
+        read.deserialize_waiting("orders", value, None, headers)

@@ -19,6 +19,7 @@ from penstock.schemas.registry import ConfluentRegistry, Registry
 from penstock.schemas.serdes import AvroSerde, JsonSerde
 from penstock.schemas.serialization import Field
 from penstock_core.errors import ErrorCode
+from penstock_core.records.codec import Headers
 
 FORMATS = ("avro", "json")
 AUTH_VARIABLE = "PENSTOCK_REGISTRY_AUTH"  # user:password, which has no place among a command's arguments
@@ -31,6 +32,10 @@ class AsJson:
 
     def __init__(self, serde: AvroSerde | JsonSerde) -> None:
         self._serde = serde
+
+    def framed(self, field: Field, data: bytes, headers: Headers) -> bytes:
+        """As the serde's."""
+        return self._serde.framed(field, data, headers)
 
     def deserialize(self, topic: str, field: Field, data: bytes) -> bytes:
         """The value as JSON. Raises as the serde."""
