@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from penstock_core.acls.rule import Kind, Operation, Right, parse_rule
@@ -17,7 +18,8 @@ from penstock_service.instance.instance import Instance
 from tests.handlers.service import Answer, Service
 from tests.handlers.test_transactions import next_number
 from tests.support.mirrors import a_push, push_frame
-from tests.support.service import batch
+from tests.support.service import SteppedClock, batch
+from tests.support.tables import copy_stored
 
 ADA = "arn:aws:sts::111122223333:assumed-role/ada/session-1"
 ADA_ROLE = "arn:aws:iam::111122223333:role/ada"
@@ -127,8 +129,26 @@ _LEAVING = {
 }
 
 
-def world(open_service: Service | None = None) -> World:
-    open_service = open_service or Service(memory_instance())
+def world() -> World:
+    """A world of its own, in memory, at the time at which all of them were made."""
+    made = _made()
+    service = memory_instance(clock=SteppedClock())
+    copy_stored(made.instance, service)
+    return World(denying(service), dict(made.facts))
+
+
+@cache
+def _made() -> World:
+    return make_world(Service(memory_instance(clock=SteppedClock())))
+
+
+def denying(instance: Instance) -> Instance:
+    """An instance on the same stores that denies what no rule allows, and remembers nothing."""
+    return Instance.new(instance.stores, instance.runtime, acl_settings=AclSettings(allows_by_default=False))
+
+
+def make_world(open_service: Service) -> World:
+    """Let the service have all that the samples name."""
     for topic in ("orders", "shared", "out", "dead", "mirror"):
         open_service.create(topic)
     open_service.send({"value": "first"})
@@ -156,9 +176,8 @@ def world(open_service: Service | None = None) -> World:
     change_acls(instance, [parse_rule("arn:aws:iam::111122223333:role/eve", "read", "topic:orders")], [])
     [record] = open_service.call("POST", "/v1/share-groups/workers/records", {"max_records": 1}).json["records"]
     open_service.send({"value": "shared too"}, topic="shared")
-    denying = Instance.new(instance.stores, instance.runtime, acl_settings=AclSettings(allows_by_default=False))
     number = str(next_number(open_service))
-    return World(denying, {"timer": later["scheduled_id"], "lock": record["lock_id"], "transaction": number})
+    return World(denying(instance), {"timer": later["scheduled_id"], "lock": record["lock_id"], "transaction": number})
 
 
 def _needed(where: Where, operation: str, resource: str, shown: str | None = None) -> Needed:

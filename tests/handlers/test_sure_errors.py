@@ -5,6 +5,7 @@ Each storage call of each route is refused once. Then each write's answer is los
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from penstock_service.adapters.dynamodb.driver_errors import AnsweredError, NoAn
 from penstock_service.adapters.memory.service import memory_instance
 from penstock_service.adapters.system import SequentialExecutor
 from penstock_service.adapters.tables.tables import InterposedTables, Tables
-from tests.handlers.route_samples import FUNCTION, SAMPLES, Sample, World, world
+from penstock_service.instance.instance import Instance
+from tests.handlers.route_samples import FUNCTION, SAMPLES, Sample, World, denying, make_world
 from tests.handlers.service import Service
 from tests.support.service import SeededEntropy, SteppedClock, batch
-from tests.support.tables import Items, items_of
+from tests.support.tables import Items, copy_stored, items_of
 
 _PARTITIONS = 3
 _WRITES = {"put_item", "update_item", "delete_item", "batch_write_item", "transact_write_items"}
@@ -76,14 +78,19 @@ class Refusing:
         raise AnsweredError("ThrottlingException", "too fast")
 
 
-def wide_world() -> tuple[World, Refusing]:
-    """The world of the samples, with more partitions: groups have been at each, and a worker holds locks in two."""
+def _empty(seed: int = 0) -> tuple[Instance, Refusing]:
     clock = SteppedClock()
     refusing = Refusing(clock)
-    opened = Service(
-        memory_instance(tables=refusing.driver, clock=clock, entropy=SeededEntropy(), executor=SequentialExecutor())
-    )
-    found = world(opened)
+    entropy = SeededEntropy(seed)
+    made = memory_instance(tables=refusing.driver, clock=clock, entropy=entropy, executor=SequentialExecutor())
+    return made, refusing
+
+
+@cache
+def wide_world() -> World:
+    """The world of the samples, with more partitions: groups have been at each, and a worker holds locks in two."""
+    opened = Service(_empty()[0])
+    found = make_world(opened)
     for topic in ("orders", "shared", "out", "dead"):
         assert opened.call("PATCH", f"/v1/topics/{topic}", {"partitions": _PARTITIONS}).status == 200
     places = [{"topic": "orders", "partition": number, "offset": 0} for number in range(1, _PARTITIONS)]
@@ -96,7 +103,7 @@ def wide_world() -> tuple[World, Refusing]:
     answer = opened.call("POST", "/v1/share-groups/workers/records", {"max_records": 3})
     for record in answer.json["records"]:
         found.facts[f"lock{record['partition']}"] = record["lock_id"]
-    return found, refusing
+    return found
 
 
 def _accepted(facts: Mapping[str, str]) -> dict[str, Any]:
@@ -143,17 +150,21 @@ def _changed(before: Items, after: Items) -> set[tuple[str, str, str]]:
     return {place for place in changed if place in before or place[2] not in ("head", "state")}
 
 
-def _ready(sample: Sample) -> tuple[World, Refusing, Items]:
-    prepared, refusing = wide_world()
+def _ready(sample: Sample) -> tuple[World, Refusing]:
+    made = wide_world()
+    instance, refusing = _empty(1)
+    copy_stored(made.instance, instance)
+    prepared = World(denying(instance), made.facts)
     prepared.grant(*(each.right for each in sample.needed), *_PARALLEL_TOO)
-    return prepared, refusing, effects_of(refusing.tables)
+    return prepared, refusing
 
 
 @pytest.mark.parametrize("sample", CHANGES, ids=lambda each: each.name)
 def test_error_that_is_sure_changed_nothing(sample: Sample) -> None:
     index = 0
     while True:
-        prepared, refusing, before = _ready(sample)
+        prepared, refusing = _ready(sample)
+        before = effects_of(refusing.tables)
         refusing.begin(index)
         answer = prepared.call(sample)
         if not refusing.was_reached:
@@ -169,7 +180,8 @@ def test_error_that_is_sure_changed_nothing_when_the_answer_of_a_write_was_lost(
     """A repeat that finds its item deleted tells so (404): what is not there has taken all changes with it."""
     lost, index = 0, 0
     while True:
-        prepared, refusing, before = _ready(sample)
+        prepared, refusing = _ready(sample)
+        before = effects_of(refusing.tables)
         refusing.begin(index, lost)
         answer = prepared.call(sample)
         if not refusing.has_lost:

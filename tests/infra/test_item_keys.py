@@ -21,7 +21,7 @@ from penstock_service.audit.settle_audit import settle_audit
 from penstock_service.instance.instance import Instance
 from penstock_service.metrics.measure import MeasureWish, measure
 from penstock_service.topics.create_topic import create_any_topic
-from tests.handlers.route_samples import SAMPLES, Sample, as_ada, world
+from tests.handlers.route_samples import SAMPLES, Sample, as_ada, make_world
 from tests.handlers.service import Service
 from tests.infra.conftest import Resources, resources_of
 from tests.infra.templates import as_list, name_of, policies_of_roles
@@ -106,7 +106,7 @@ def test_function_of_a_route_reaches_the_items_that_it_needs(
     template: Callable[[str], dict[str, Any]], sample: Sample
 ) -> None:
     stage = Recorded()
-    prepared = world(stage.service)
+    prepared = make_world(stage.service)
     method, _, path = sample.route.partition(" ")
     stage.calls.clear()
     answer = as_ada(
@@ -148,7 +148,7 @@ def test_function_without_a_route_reaches_the_items_that_it_needs(
     template: Callable[[str], dict[str, Any]], work: Callable[[Instance], None], stage: str
 ) -> None:
     recorded = Recorded()
-    world(recorded.service)
+    make_world(recorded.service)
     for gone in ("/v1/topics/shared", "/v1/share-groups/workers"):
         assert recorded.service.call("DELETE", gone).status == 204
     recorded.calls.clear()

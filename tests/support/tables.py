@@ -32,8 +32,24 @@ def tables_of(instance: Instance) -> Tables:
     """The tables of a service in memory."""
     store: Any = instance.stores.transactions
     tables = store._client._driver
+    tables = tables._tables if isinstance(tables, InterposedTables) else tables
     assert isinstance(tables, Tables)
     return tables
+
+
+def copy_stored(given: Instance, empty: Instance) -> None:
+    """Let a new service in memory hold the items and segments of another one. It shares nothing with it.
+
+    A world of many requests is made once, and copied for each test in a hundredth of the time.
+    """
+    tables = tables_of(empty)._tables
+    for name, table in tables_of(given)._tables.items():
+        for partition, held in table.partitions.items():
+            for sort, stored in held.items.items():
+                tables[name].put(partition, sort, stored, None)
+    zones: Any = zip(given.stores.zones, empty.stores.zones, strict=True)
+    for zone, copy in zones:
+        copy.segments.update(zone.segments)
 
 
 def memory_client(tables: Tables | InterposedTables | None = None) -> DynamoDbClient:
