@@ -28,6 +28,7 @@ from penstock_core.errors import ErrorCode
 from penstock_service.adapters.aws import aws_instance
 from penstock_service.adapters.storage_calls import StorageCalls
 from tests.sdk.cli.command import run
+from tests.sdk.restore.conftest import IS_WHOLE
 from tests.support.deployed_stage import REGION, DeployedStage, is_missing, write_assembly
 from tests.support.refusals import refused
 from tests.support.service import Killed, SteppedClock, ask, batch, head_of, new_topic, send, values_of
@@ -109,12 +110,14 @@ def check_restored(deployed: DeployedStage, before: dict[str, Any]) -> None:
     assert send(restored, "orders", "new").base_offset == 1_008
 
 
+@IS_WHOLE
 def test_writers_are_the_functions_whose_roles_may_write(deployed: DeployedStage) -> None:
     stack = read_stack(aws_of(REGION), "Penstock")
     assert {each.name for each in stack.functions() if not each.writes} == READERS
     assert {each.handler for each in stack.functions()} >= {"produce", "fetch", "admin", "upkeep", "sweep", "groups"}
 
 
+@IS_WHOLE
 def test_dry_run_shows_what_each_step_would_change_and_changes_nothing(deployed: DeployedStage) -> None:
     before = deployed.states()
     result = run(None, "restore", "--to", TO, "--dry-run")
@@ -126,6 +129,7 @@ def test_dry_run_shows_what_each_step_would_change_and_changes_nothing(deployed:
     assert {call for call in deployed.calls if "Put" in call or "Update" in call} == set()
 
 
+@IS_WHOLE
 def test_restore_stops_deploys_and_puts_everything_back(deployed: DeployedStage) -> None:
     before = deployed.states()
     result = go_on()
@@ -212,6 +216,7 @@ def test_denied_call_is_named_and_the_restore_goes_on_once_it_is_allowed(deploye
     check_restored(deployed, before)
 
 
+@IS_WHOLE
 def test_denied_call_of_the_way_back_is_named(deployed: DeployedStage) -> None:
     before = deployed.states()
     deployed.deploy(restored_tables(go_on()))
@@ -525,6 +530,7 @@ def test_deployment_that_still_runs_keeps_the_writers_stopped(deployed: Deployed
     assert deployed.states()["penstock-produce"] == 0
 
 
+@IS_WHOLE
 def test_deployment_of_the_plan_is_one_that_the_app_takes(deployed: DeployedStage) -> None:
     words = shlex.split(go_on("-c", "account_concurrency=1000", "-c", "super_principals=*").stdout.splitlines()[-1])
     contexts = dict(each.split("=", 1) for each in words[words.index("-c") :] if each != "-c")
@@ -599,6 +605,7 @@ def test_app_of_this_folder_needs_no_other_comparison(app: App) -> None:
     assert "Nothing here has compared" not in go_on().stdout
 
 
+@IS_WHOLE
 def test_policy_of_the_page_has_the_actions_of_a_whole_restore(deployed: DeployedStage) -> None:
     page = (CHECKOUT / "docs" / "how-to" / "restore.md").read_text()
     policy = json.loads(page.split("```json\n")[1].split("```")[0])
