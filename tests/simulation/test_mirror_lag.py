@@ -26,7 +26,7 @@ from tests.simulation.workloads.mirroring import MIRROR, SOURCE, MirrorRun
 
 _PARTITIONS = 6
 _RATE = 50  # appends a second
-_LASTS_MS = 60_000.0
+_LASTS_MS = 20_000.0
 _KILL_EACH_MS = 1_000.0
 _WAIT_MS = 5.0
 

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.cli import mirrors
 from penstock.cli.service import time_text
-from penstock.errors import ConflictError, NotConfiguredError, UnavailableError
+from penstock.errors import ConflictError, NotConfiguredError
 from penstock.http.transport import StagesTransport
 from penstock.model import TopicPartition
 from penstock.producer.producer import Producer
@@ -15,6 +15,7 @@ from penstock.testing import MemoryPenstock
 from penstock_core.errors import ErrorCode
 from tests.sdk.cli.command import run, run_json
 from tests.sdk.group.test_stages import Line
+from tests.support.service import Killed
 
 URL, SOURCE = "https://b.example", "https://a.example"
 CREATE = ("mirrors", "create", "dr", "orders", "--to", URL, "--source", SOURCE)
@@ -126,9 +127,13 @@ def test_reopening_that_ended_in_the_middle_asks_the_mirror_again(
     service.admin().move_topic("orders", "dr")
     assert run(other.transport, "mirrors", "promote", "orders", "--source-lost", "--yes").exit_code == 0
     log = service._instance.stores.log
+
+    def die(*_: object) -> None:
+        raise Killed
+
     with monkeypatch.context() as dying:
-        dying.setattr(type(log), "reopen", None)
-        with pytest.raises(UnavailableError):
+        dying.setattr(type(log), "reopen", die)
+        with pytest.raises(Killed):
             service.admin().reopen_topic("orders", 1, is_mirror_lost=True)
     refused = run(service.transport, "mirrors", "reopen", "orders", "--yes")
     assert refused.exit_code == 1, refused.output

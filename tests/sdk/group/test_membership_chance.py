@@ -15,7 +15,7 @@ from tests.sdk.http.faulty_transport import answer, lost_answer, lost_request
 
 
 @pytest.mark.slow
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(seed=st.integers(min_value=0, max_value=2**32))
 def test_each_partition_has_one_owner_in_the_end_when_requests_and_answers_get_lost(seed: int) -> None:
     """Members come, close, crash and are slow to poll, and requests and answers get lost.

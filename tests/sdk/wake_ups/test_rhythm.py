@@ -85,6 +85,8 @@ def test_no_short_pattern_costs_more_than_twice_the_better_way() -> None:
     worst = 0.0
     for length in range(1, 5):
         for pattern in itertools.product(kinds, repeat=length):
+            if pattern != min(pattern[at:] + pattern[:at] for at in range(length)):
+                continue  # the same one, begun at another gap
             played = play(pattern * 60)
             assert played.is_cheap, (pattern, played)
             worst = max(worst, played.own / min(played.asking, played.sleeping))
