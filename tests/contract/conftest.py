@@ -12,6 +12,7 @@ from botocore.config import Config
 from moto import mock_aws
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.dynamodb.models import dynamodb_backends
+from moto.s3.models import s3_backends
 
 from penstock_core.ids import TransactionalId
 from penstock_core.log.wake_up import PushEvent
@@ -129,10 +130,10 @@ def _direct(dynamodb: Any, s3: Any) -> Iterator[Ports]:
     direct_s3 = DirectS3(places, lambda: keys, runtime, calls, lambda: BotocoreDriver(s3))
     with pytest.MonkeyPatch.context() as patches:  # of its own: a test may undo those of its fixture
         answer_by_moto(patches)
-        yield from _aws(dynamodb, s3, DirectDynamoDb(places, lambda: keys, runtime.clock.now_ms, calls), direct_s3)
+        yield from _aws(dynamodb, DirectDynamoDb(places, lambda: keys, runtime.clock.now_ms, calls), direct_s3)
 
 
-def _aws(dynamodb: Any, s3: Any, used_dynamodb: Any, used_s3: Any) -> Iterator[Ports]:
+def _aws(dynamodb: Any, used_dynamodb: Any, used_s3: Any) -> Iterator[Ports]:
     with mock_aws():
         tables = dynamodb_backends[DEFAULT_ACCOUNT_ID][REGION].tables
         if not _EMPTY_TABLES:  # moto takes longer to make a table than most tests take
@@ -141,7 +142,7 @@ def _aws(dynamodb: Any, s3: Any, used_dynamodb: Any, used_s3: Any) -> Iterator[P
             _EMPTY_TABLES.update(deepcopy(tables))
         tables.update(deepcopy(_EMPTY_TABLES))
         for bucket in ("zone-a", "zone-by-hour", "archive"):
-            s3.create_bucket(Bucket=bucket)
+            s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket(bucket, REGION)
         yield _on_dynamodb(
             used_dynamodb,
             S3SegmentStore(lambda: used_s3, "zone-a", "a"),
@@ -201,7 +202,7 @@ def ports(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_p
         yield from _sqlite(tmp_path)
     elif request.param == "aws":
         dynamodb, s3 = request.getfixturevalue("aws_clients")
-        yield from _aws(dynamodb, s3, BotocoreDriver(dynamodb), BotocoreDriver(s3))
+        yield from _aws(dynamodb, BotocoreDriver(dynamodb), BotocoreDriver(s3))
     else:
         yield from _direct(*request.getfixturevalue("aws_clients"))
 

@@ -15,6 +15,7 @@ from botocore.credentials import Credentials
 
 from localstack.clients import client
 from localstack.places import CHECKOUT
+from localstack.stack import read_env_file
 from penstock.configuration import Configuration
 from penstock.http.transport import HttpTransport
 
@@ -73,8 +74,12 @@ def up(state_dir: Path, *options: str, checkout: Path | None = None) -> Stack:
     """Starts the stack and returns it."""
     done = run("up", state_dir, *options, checkout=checkout)
     assert done.returncode == 0, done.stderr
-    lines = (state_dir / "local.env").read_text().splitlines()
-    values = dict(line.split("=", 1) for line in lines)
+    return stack_of(state_dir)
+
+
+def stack_of(state_dir: Path) -> Stack:
+    """The stack that was deployed with this state directory."""
+    values = read_env_file(state_dir / "local.env")
     return Stack(
         url=values["PENSTOCK_URL"],
         endpoint_url=values["AWS_ENDPOINT_URL"],

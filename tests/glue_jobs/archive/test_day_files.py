@@ -40,16 +40,16 @@ def open_files(folder: Path) -> int:
     return sum(os.path.exists(each) and os.readlink(each).startswith(str(folder)) for each in links)
 
 
-def test_three_thousand_days_are_written_with_few_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(day_files, "WAITING_BYTES_MAX", 1_000_000)
+def test_many_days_are_written_with_few_open_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(day_files, "WAITING_BYTES_MAX", 100_000)
     files = DayFiles(tmp_path)
-    for first in range(0, 6_000, 500):
-        files.add(batch_of([day % 3_000 for day in range(first, first + 500)], first))
+    for first in range(0, 600, 50):
+        files.add(batch_of([day % 300 for day in range(first, first + 50)], first))
         assert open_files(tmp_path) <= OPEN_FILES_MAX
     done = files.close()
     assert open_files(tmp_path) == 0
-    assert [each.records for each in done] == [2] * 3_000
-    assert [offsets(each) for each in done[::600]] == [[day, day + 3_000] for day in range(0, 3_000, 600)]
+    assert [each.records for each in done] == [2] * 300
+    assert [offsets(each) for each in done[::60]] == [[day, day + 300] for day in range(0, 300, 60)]
     assert [each.day for each in done[:2]] == ["2024-10-04", "2024-10-05"]
 
 
