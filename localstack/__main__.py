@@ -13,12 +13,11 @@ from typing import Any
 
 import click
 
-from localstack.clients import forget_aws_environment
+from localstack.clients import forget_aws_environment, set_rules
 from localstack.errors import LocalStackError
 from localstack.like_aws.rules import RULE_NAMES, parse_rules
 from localstack.places import DEFAULT_STATE_DIR, Places
 from localstack.progress import Progress
-from localstack.rules_client import set_rules
 from localstack.stack import deploy_to, down, status, up
 from penstock_cdk.storage_profile import PROFILES, Profile
 

@@ -58,7 +58,8 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "merged_sequences": _only(1),
     "inline": _only(1),
     "expiring": _only(1),
-    "timer": _only(1),
+    "timer": _only(1, 2),  # 2 is the copy of one that waits at the source of a mirror, and is in `ON_DEMAND`
+    "told_timer": _only(1),
     "due_minute": _only(1),
     "timers_switch": _only(1),
     "transactional_producer": _only(1),
@@ -95,9 +96,10 @@ ON_DEMAND: Mapping[str, frozenset[int]] = {
     "topic": frozenset((2, 3)),
     "head": frozenset((2,)),
     "share_group": frozenset((2,)),
+    "timer": frozenset((2,)),
 }
 """The versions that are written only for users who ask for what is new in them: records that expire, moved topics,
-topics that keep what readers have not passed, share groups with priorities or fair sharing.
+topics that keep what readers have not passed, share groups with priorities or fair sharing, delayed records of mirrors.
 
 So a release may be deployed over one that does not read them. Its users ask once no function of the old one is left.
 """

@@ -310,6 +310,19 @@ MIRROR_OFFSETS_BYTES = 128 * KIB  # of the offsets of groups in one telling: an 
 MIRROR_OFFSETS_MS = 10_000  # between two tellings of a topic, while its pushes run
 MIRROR_OFFSETS_REST_MS = 50_000  # longer, while groups commit and nothing is pushed
 MIRROR_OFFSETS_GROUPS = 1_000  # of a stage, whose offsets a telling reads
+MIRROR_TIMERS_MS = (
+    10_000  # between two passes over the delayed records that wait in a mirrored topic, if there are some
+)
+MIRROR_TIMERS_PARTITION_MS = 1_000  # between two passes, for each partition: 8 queries look at it
+MIRROR_TIMERS_PART_MS = 1_000  # between two parts of a pass
+MIRROR_TIMERS_EACH_MS = 5  # between two passes, for each timer that waits: all of them are read
+MIRROR_TIMERS_READ = 900  # in one comparison with the mirror
+MIRROR_TIMERS_CHUNKS = 4  # comparisons and looks at partitions with timers, in one turn of a delivery
+MIRROR_TIMERS_PUT = 100  # copies in one request: each is a write of its own
+MIRROR_TIMERS_DIGESTS = 200  # partitions with timers whose digest is kept: others are compared in each pass
+MIRROR_TIMERS_OTHERS = 4_000  # copies that the mirror looks at in one comparison
+MIRROR_TELLING_MS_MAX = 3_600_000  # a mirror takes no copies that were read before that: their marks last for a day
+MIRROR_TOLD_KEPT_MS = 30 * 24 * 3_600_000  # notes of copies, from the due time on: a delivery must not be later
 MIRROR_OFFSETS_GROUP_MS = 100  # between two tellings, for each group: so it reads 10 groups a second at most
 PUSH_URL_LENGTH_MAX = 2_048  # characters
 PUSH_ADDRESSES_MAX = 4  # of an endpoint's host that are tried, one after the other

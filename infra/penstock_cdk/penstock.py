@@ -45,14 +45,13 @@ from penstock_cdk.service.targets import TargetsRole
 from penstock_cdk.service.timers import PROMOTE, TimerQueues, TimerSource
 from penstock_cdk.service.token_api import TokenApi
 from penstock_cdk.service.wake_ups import WakeUps
-from penstock_cdk.settings import UPKEEP, AclDefault, StageSettings
+from penstock_cdk.settings import METADATA_KEY, UPKEEP, AclDefault, StageSettings, settings_text
 from penstock_cdk.shipment import Shipment, built_shipment
 from penstock_cdk.storage.archive import Archive
 from penstock_cdk.storage.emptying import Emptying
 from penstock_cdk.storage.stage_storage import StageStorage
 from penstock_cdk.storage.tables import Tables
 from penstock_cdk.storage.zones import Zones
-from penstock_cdk.told_settings import METADATA_KEY, settings_text
 from penstock_core.acls.rule import DENY
 from penstock_core.log.inline import NO_ITEMS
 from penstock_core.metrics.lag_memory import Consumer, ConsumerKind

@@ -14,8 +14,8 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
+from localstack.clients import read_rules, set_rules
 from localstack.places import CHECKOUT
-from localstack.rules_client import read_rules, set_rules
 from penstock import Admin
 from tests.chaos.clients.clients import TRUNCATED, Target
 from tests.chaos.clients.compactor import ENDED

@@ -22,7 +22,7 @@ from penstock_core.storage.quota_items import parse_bucket, parse_claim, parse_q
 from penstock_core.storage.schedule_item import parse_schedule
 from penstock_core.storage.share.share_group_item import parse_share_group
 from penstock_core.storage.share.share_state_item import parse_share
-from penstock_core.storage.timer_item import parse_due_minute, parse_switch, parse_timer
+from penstock_core.storage.timer_item import parse_due_minute, parse_switch, parse_timer, parse_told
 from penstock_core.storage.topic_item import parse_deleted_topic, parse_topic
 from penstock_core.storage.transaction_items import parse_stage, parse_state
 from penstock_core.storage.zone_states_item import parse_catch_up_pass, parse_zone_states
@@ -47,6 +47,7 @@ PARSERS: Mapping[str, Callable[[Mapping[str, Any]], object]] = {
     "retired": parse_retired,
     "merged_sequences": parse_sequences,
     "timer": parse_timer,
+    "told_timer": parse_told,
     "due_minute": parse_due_minute,
     "timers_switch": parse_switch,
     "transactional_producer": parse_state,

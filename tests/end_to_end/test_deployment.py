@@ -12,7 +12,7 @@ from aws_cdk import App, Environment, Stack, aws_iam, aws_s3
 from aws_cdk.assertions import Template
 from botocore.exceptions import ClientError
 
-from localstack.rules_client import set_rules
+from localstack.clients import set_rules
 from penstock import Admin, Consumer, Producer
 from penstock_cdk.settings import settings_of
 from penstock_cdk.storage.emptying import Emptying

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from localstack.clients import set_rules
 from localstack.places import CHECKOUT
-from localstack.rules_client import set_rules
 from penstock import Admin, Consumer
 from tests.end_to_end.local_stack import Stack
 from tests.end_to_end.stack_storage import StackStorage

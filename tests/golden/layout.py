@@ -20,6 +20,7 @@ _BY_SORT_KEY = {
     "target": "target",
     "lease": "lease",
     "timer": "timer",
+    "told": "told_timer",
     "switch": "timers_switch",
     "topic": "topic",
     "state": "share_state",

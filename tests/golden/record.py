@@ -25,8 +25,9 @@ from penstock_core.ids import (
     TopicName,
     new_segment_id,
 )
-from penstock_core.limits import EVICTION_PRODUCERS_MIN, HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS, UNLIMITED
+from penstock_core.limits import EVICTION_PRODUCERS_MIN, HEAD_PRODUCERS_KEPT, TAIL_ROLL_REFS, TIMER_MS_MAX, UNLIMITED
 from penstock_core.log.repair import NamedRef, Repair, encode_message
+from penstock_core.log.timer import PlaceRange
 from penstock_core.log.topic import DeletedTopic
 from penstock_core.log.wake_up import WakeUp, messages
 from penstock_core.mirror.group_offsets import MirroredOffset, MirroredOffsets
@@ -43,6 +44,7 @@ from penstock_core.share.share_state import ShareKey, ShareState
 from penstock_core.version import VERSION
 from penstock_service.acls.change_acls import change_acls
 from penstock_service.compaction.compact import compact
+from penstock_service.index.heads import waiting_timers
 from penstock_service.records.jump_heads import Restore, jump_heads
 from penstock_service.repair.recover_zones import recover_zones
 from penstock_service.retention.retain import retain
@@ -134,10 +136,12 @@ def _turn(stage: Stage) -> None:
 
 
 def _tell(stage: Stage) -> None:
-    """Offsets of groups, as the source of a mirror tells them."""
+    """Offsets of groups, as the source of a mirror tells them, and the note of a timer that it has told."""
     groups = {GroupName("billing"): {Partition(0): MirroredOffset(offset=Offset(2), metadata="m")}}
     offsets = MirroredOffsets(read_ms=stage.clock.now_ms(), groups=groups)
-    stage.instance.stores.log.put_offsets(key_of(stage.instance, "later").topic_id, 1, offsets)
+    stores, later = stage.instance.stores, key_of(stage.instance, "later")
+    stores.log.put_offsets(later.topic_id, 1, offsets)
+    stores.timers.note_told(waiting_timers(stage.instance, later, PlaceRange(0, TIMER_MS_MAX), 1)[0])
 
 
 def _delay(stage: Stage) -> None:

@@ -17,15 +17,16 @@ from penstock_cdk.overrides import settings_of_app
 from penstock_cdk.settings import (
     AT_ONCE,
     FUNCTION_SIZES,
+    METADATA_KEY,
     STAGES,
     FunctionSize,
     Metrics,
     StageSettings,
     settings_of,
     stack_name,
+    told_settings,
 )
 from penstock_cdk.settings_file import with_settings_of
-from penstock_cdk.told_settings import METADATA_KEY, told_settings
 from penstock_cdk.walls import Jwt, reserved_concurrency
 
 DEV = replace(STAGES["dev"], region="eu-central-1")

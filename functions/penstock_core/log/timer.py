@@ -74,7 +74,8 @@ class Timer:
     """A ref that waits for its due time, or the mark that it has left behind.
 
     `crc` is the CRC-32C of its batches: a repeat of the put must have the same. `settled_ms` is when it left WAITING.
-    `is_announced`: its writer sends the message that starts its promotion.
+    `is_announced`: its writer sends the message that starts its promotion. `is_copy`: it waits, or has waited, at the
+    source of a mirror, too. A mirrored head delivers none (docs/protocol/mirrors).
     """
 
     key: PartitionKey
@@ -82,6 +83,7 @@ class Timer:
     ref: Ref
     crc: int
     is_announced: bool = False
+    is_copy: bool = False
     state: TimerState = TimerState.WAITING
     settled_ms: int | None = None
 

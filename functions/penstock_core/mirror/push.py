@@ -28,8 +28,16 @@ from penstock_core.ids import Offset, Partition
 from penstock_core.log.index import Head
 from penstock_core.log.ref import Ref
 from penstock_core.log.retention_raise import with_config
+from penstock_core.log.timer import Timer, TimerPlace, scheduled_id
 from penstock_core.log.topic import MirrorNote, Topic, TopicConfig, alter_config, config_to_json
 from penstock_core.mirror.group_offsets import OffsetsTelling
+from penstock_core.mirror.told_timers import (
+    TimersAnswer,
+    TimersTelling,
+    answer_of_timers,
+    parse_timers_answer,
+    telling_json,
+)
 from penstock_core.records.producer_state import ProducerSequence, ProducerState
 from penstock_core.records.record_batch import BatchesSummary
 
@@ -97,7 +105,10 @@ def source_topic(topic: Topic, prefix: str, settings_ms: int) -> SourceTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushPart:
-    """The batches of one ref of the mirror: as many bytes, and what the ref tells of them."""
+    """The batches of one ref of the mirror: as many bytes, and what the ref tells of them.
+
+    `timer` is the place where they have waited as a delayed record of which the mirror was told, all of them.
+    """
 
     length: int
     offset_span: int
@@ -107,6 +118,7 @@ class PushPart:
     tag_filter: int | None = None
     sequence: ProducerSequence | None = None
     may_expire: bool = False
+    timer: TimerPlace | None = None
 
     @property
     def summary(self) -> BatchesSummary:
@@ -129,7 +141,8 @@ class PushPart:
 class MirrorPush:
     """One push. `producers` are the newest entries of the producers whose batches it has, as the source keeps them.
 
-    One with `offsets` has no parts: `data` is their text.
+    One with `offsets` has no parts: `data` is their text. The parts of one with `timers` are no records of the log, but
+    copies of delayed ones.
     """
 
     mirror: str
@@ -141,6 +154,7 @@ class MirrorPush:
     parts: Sequence[PushPart]
     producers: Mapping[int, ProducerState] = field(default_factory=dict)
     offsets: OffsetsTelling | None = None
+    timers: TimersTelling | None = None
     data: bytes | memoryview = field(repr=False)
 
     @property
@@ -162,13 +176,16 @@ class PushAnswer:
     diverged: str = ""
     offsets_number: int | None = None
     is_offsets_kept: bool = False
+    timers: TimersAnswer | None = None
 
 
-def answer_json(answer: PushAnswer) -> dict[str, Any]:
+def answer_json(answer: PushAnswer, partition: Partition) -> dict[str, Any]:
     """The answer's body."""
     told: dict[str, Any] = {"next_offset": answer.next_offset, "topic_id": answer.topic_id}
     if answer.offsets_number is not None:
         told |= {"offsets_number": answer.offsets_number, "is_offsets_kept": answer.is_offsets_kept}
+    if answer.timers is not None:
+        told["timers"] = answer_of_timers(partition, answer.timers)
     return {**told, "diverged": answer.diverged or None}
 
 
@@ -181,18 +198,23 @@ def parse_answer(told: Mapping[str, Any]) -> PushAnswer:
         diverged=str(told["diverged"] or ""),
         offsets_number=None if number is None else int(number),
         is_offsets_kept=told.get("is_offsets_kept") is True,
+        timers=None if told.get("timers") is None else parse_timers_answer(told["timers"]),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorAppend:
-    """The append of a push to its head, on condition of mirror, log and place."""
+    """The append of a push to its head, on condition of mirror, log and place.
+
+    `marks` are those of the timers that have waited for these records: no copy of them waits here from then on.
+    """
 
     mirror: str
     log_id: str
     base_offset: Offset
     refs: tuple[Ref, ...]
     producers: Mapping[int, ProducerState]
+    marks: Sequence[Timer] = ()
 
     def appended_to(self, head: Head) -> Head:
         """The head after this append, without its waiters."""
@@ -236,6 +258,8 @@ def push_header(push: MirrorPush) -> dict[str, Any]:
     """The header of the frame."""
     offsets = push.offsets
     told = {} if offsets is None else {"offsets": asdict(offsets)}
+    if push.timers is not None:
+        told["timers"] = telling_json(Partition(push.partition), push.timers)
     return {
         **told,
         "source": push.source,
@@ -243,7 +267,7 @@ def push_header(push: MirrorPush) -> dict[str, Any]:
         "partition": push.partition,
         "log_id": push.log_id,
         "base_offset": push.base_offset,
-        "parts": [_part_json(part) for part in push.parts],
+        "parts": [_part_json(part, push.partition) for part in push.parts],
         "producers": [
             {
                 "id": producer_id,
@@ -274,7 +298,7 @@ def source_json(topic: SourceTopic) -> dict[str, Any]:
     }
 
 
-def _part_json(part: PushPart) -> dict[str, Any]:
+def _part_json(part: PushPart, partition: int) -> dict[str, Any]:
     told: dict[str, Any] = {
         "length": part.length,
         "offset_span": part.offset_span,
@@ -284,6 +308,8 @@ def _part_json(part: PushPart) -> dict[str, Any]:
     }
     if part.may_expire:
         told["may_expire"] = True
+    if part.timer is not None:
+        told["timer"] = scheduled_id(Partition(partition), part.timer)
     if part.tag_filter is not None:
         told["tag_filter"] = f"{part.tag_filter:016x}"
     if part.sequence is not None:

@@ -33,7 +33,8 @@ whose message sleeps, has its message (lane.py), unless that one is overdue. The
 merely slow: it gives each message twice the time in which SQS shows it again.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock_core.ids import Offset, Partition, PartitionKey, SubscriptionId, TopicId
@@ -43,6 +44,7 @@ from penstock_core.push.subscription import SubscriptionConfig
 
 _SLOW_MS = 2 * PUSH_VISIBILITY_MS
 NEVER_ASKED = -1
+UNTOLD = "-"  # no digest: the mirror may have any copies of the partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,36 @@ class OffsetsNote:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimersNote:
+    """The source's note of what it has told of a topic's timers.
+
+    `digests` has each partition of which the mirror may have copies: `UNTOLD`, or the digest of the places that it has
+    exactly. A pass goes over the partitions from `partition` on, behind the timer `after`. `waiting` and `left` count
+    what it has met so far. The last whole pass has met `told`, of which the mirror had all but `told_left`; it began
+    after the move `told_move` of the topic, 0 for none. The other fields are those of `OffsetsNote`.
+    """
+
+    next_ms: int = 0
+    version: int = 0
+    is_quiet: bool = False
+    digests: Mapping[str, str] = field(default_factory=dict)
+    partition: int = 0
+    after: str = ""
+    move: int = 0
+    waiting: int = 0
+    left: int = 0
+    told: int = 0
+    told_left: int = 0
+    told_move: int = 0
+    has_told: bool = False
+
+    @property
+    def has_begun(self) -> bool:
+        """A pass is under way."""
+        return bool(self.partition or self.after)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryState:
     """`offset` is the first record that the target has not answered for.
 
@@ -112,7 +144,8 @@ class DeliveryState:
     records that went to the dead-letter topic, and `expired` those that were passed over because their time was over.
     `version` rises with each write; it is 1 in the first state stored. `asked_version` is the subscription's version at
     the last answer of a mirror, below all versions before it. A mirror may have begun anew since an older version.
-    The first partition of a mirrored topic has `offsets`, once those of groups were told.
+    The first partition of a mirrored topic has `offsets`, once those of groups were told, and `timers`, once the stage
+    has delayed records.
     """
 
     offset: Offset
@@ -126,6 +159,7 @@ class DeliveryState:
     trouble: Trouble | None = None
     window: Window | None = None
     offsets: OffsetsNote | None = None
+    timers: TimersNote | None = None
 
 
 def pause(state: DeliveryState, next_try_ms: int) -> DeliveryState:
@@ -231,14 +265,17 @@ class Waiting:
 
 
 def telling_due_ms(state: DeliveryState, *, is_again: bool) -> int | None:
-    """The time at which offsets of groups are told next, without a push; None before the first telling.
+    """The time at which offsets of groups, or timers, are told next, without a push; None before the first telling.
 
     `is_again`: None also if the last one had nothing new, so that a mirror at rest costs nothing.
     """
-    note = state.offsets
-    if note is None or (is_again and note.is_quiet):
-        return None
-    return note.next_ms + MIRROR_OFFSETS_REST_MS
+    due: list[int] = []
+    offsets, timers = state.offsets, state.timers
+    if offsets is not None and not (is_again and offsets.is_quiet):
+        due.append(offsets.next_ms + MIRROR_OFFSETS_REST_MS)
+    if timers is not None and not (is_again and timers.is_quiet):
+        due.append(timers.next_ms + (0 if timers.has_begun else MIRROR_OFFSETS_REST_MS))
+    return min(due, default=None)
 
 
 def is_open(state: DeliveryState) -> bool:

@@ -21,6 +21,7 @@
 | log    | `<topic id>#<partition>` | `sequences#<end offset>#<ms>`                     | merged_sequences_item       |
 | log    | `<topic id>#0`           | `mirrored_offsets`                                | mirrored_offsets_item       |
 | log    | `<id>#<n>#timers#<s>`    | `timer#<due ms, 15 digits>#<id, 32 hex>`          | timer_item                  |
+| log    | `<id>#<n>#told`          | `told#<segment id, 32 hex>#<position>`            | timer_item                  |
 | log    | `#timers#<shard>`        | `<minute, 10 digits>#<topic id>#<partition>`      | due_minute_item             |
 | log    | `#timers`                | `switch`                                          | timers_switch_item          |
 | log    | `#inline#<hex digit>`    | `<2 hex>/<segment id, 32 hex>`                    | inline_item                 |
@@ -84,6 +85,7 @@ CLAIMS = "#claims"
 COMPACTION = "compaction"
 MIRRORED_OFFSETS = "mirrored_offsets"
 TIMERS = "#timers"
+TOLD = "#told"
 TRANSACTIONAL_PREFIX = "#transactional#"
 TRANSACTIONAL_PRODUCER = "producer"
 GROUPS = "#groups"

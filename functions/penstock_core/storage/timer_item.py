@@ -8,6 +8,13 @@ announced      BOOL  true if the writer sends the message that starts the delive
 settled_ms     N   when the timer was delivered or cancelled; missing while it waits
 outcome        S   "delivered" or "cancelled"; missing while it waits
 expires_at_s   N   DynamoDB removes the mark some time after it; missing while it waits
+format_version N   2: a copy of a timer that waits at the source of a mirror; missing in others. A release that does not
+                   know copies refuses it, and so delivers none into a mirrored head
+
+log table   pk "<topic id>#<partition>#told"   sk "told#<segment id, 32 hex>#<position>"
+due_ms         N   of the timer that the mirror was told of, and its id: a push of its ref names it
+timer_id       S
+expires_at_s   N   DynamoDB removes it some time after it
 
 log table   pk "#timers#<minute % 16, 2 digits>"   sk "<minute since 1970, 10 digits>#<topic id>#<partition>"
 timers         N   how many timers writers have reserved room for
@@ -24,19 +31,20 @@ No write touches the reader's waiter of the head: the read after the transaction
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from penstock_core.formats import check_item
+from penstock_core.formats import FORMAT_ATTRIBUTE, check_item
 from penstock_core.ids import PartitionKey, TimerId, parse_partition_key
-from penstock_core.limits import TIMER_INDEX_SHARDS
+from penstock_core.limits import MIRROR_TOLD_KEPT_MS, TIMER_INDEX_SHARDS
 from penstock_core.log.delivery import Delivery, DeliveryOutcome, HeadRoll
 from penstock_core.log.ref import Ref, decode_ref, encode_ref, span
 from penstock_core.log.timer import DueMinute, Timer, TimerPlace, TimerState, delivered
-from penstock_core.storage.head_item import head_key
+from penstock_core.storage.head_item import MIRROR, head_key
 from penstock_core.storage.head_updates import PUSH_WAITER_TAKEN, TAKE_PUSH_WAITER
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number
-from penstock_core.storage.keys import TIMERS
+from penstock_core.storage.keys import TIMERS, TOLD
 from penstock_core.storage.page_item import page_item
 
 TIMER_PREFIX = "timer#"
+_COPY = 2
 _IS_WAITING = "attribute_exists(crc) AND attribute_not_exists(settled_ms)"
 
 
@@ -72,6 +80,7 @@ def timer_item(timer: Timer) -> Item:
         "ref": {"B": encode_ref(timer.ref)},
         "crc": number(timer.crc),
         **({"announced": {"BOOL": True}} if timer.is_announced else {}),
+        **({FORMAT_ATTRIBUTE: number(_COPY)} if timer.is_copy else {}),
         **settled,
     }
 
@@ -86,6 +95,7 @@ def parse_timer(item: Mapping[str, Any]) -> Timer:
         ref=decode_ref(item["ref"]["B"]),
         crc=int(item["crc"]["N"]),
         is_announced="announced" in item,
+        is_copy=FORMAT_ATTRIBUTE in item,
         state=TimerState(item["outcome"]["S"]) if "outcome" in item else TimerState.WAITING,
         settled_ms=int(item["settled_ms"]["N"]) if "settled_ms" in item else None,
     )
@@ -110,6 +120,27 @@ def settling(mark: Timer) -> ConditionalUpdate:
             ":expires": number(mark.expires_ms // 1_000),
         },
     )
+
+
+def told_key(key: PartitionKey, ref: Ref) -> Item:
+    """The key of the note that a mirror was told of the timer with this ref. Merges give its records another ref."""
+    return {"pk": {"S": f"{key}{TOLD}"}, "sk": {"S": f"told#{ref.segment_id.hex()}#{ref.position}"}}
+
+
+def told_item(timer: Timer) -> Item:
+    """The note. It outlives the time until a push of the delivered ref."""
+    return {
+        **told_key(timer.key, timer.ref),
+        "due_ms": number(timer.place.due_ms),
+        "timer_id": {"S": timer.place.timer_id.hex()},
+        "expires_at_s": number((timer.place.due_ms + MIRROR_TOLD_KEPT_MS) // 1_000),
+    }
+
+
+def parse_told(item: Mapping[str, Any]) -> TimerPlace:
+    """The place of the timer that a note tells."""
+    check_item("told_timer", item)
+    return TimerPlace(int(item["due_ms"]["N"]), TimerId(bytes.fromhex(item["timer_id"]["S"])))
 
 
 def due_minute_shards() -> tuple[str, ...]:
@@ -160,7 +191,7 @@ def _shard(shard: int) -> str:
 def head_write(delivery: Delivery) -> ConditionalUpdate:
     """The update of the head: it takes the refs, or those that the pages leave over."""
     update = f"SET next_offset = next_offset + :span, under_replicated = :none, {TAKE_PUSH_WAITER}, "
-    condition = "attribute_exists(next_offset)"
+    condition = f"attribute_exists(next_offset) AND attribute_not_exists({MIRROR})"
     values: Item = {":span": number(span(delivery.refs)), ":none": number(0), **PUSH_WAITER_TAKEN}
     if delivery.roll is None:
         update += "tail = list_append(tail, :refs)"

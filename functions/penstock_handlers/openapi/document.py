@@ -174,6 +174,8 @@ def _move_topic() -> dict[str, Any]:
         topic=NAME,
         source={"type": "object"},
         partitions={"type": "array", "items": partition},
+        timers={"type": ["integer", "null"], "minimum": 0},
+        are_timers_told=flag,
     )
     back: dict[str, Any] = {"return": number, "topic_id": TOPIC_ID, "source": text}
     body = _object(mirror=NAME, dry_run=flag, reopen=number, mirror_lost=flag, **back)

@@ -19,6 +19,7 @@ from penstock_core.mirror.push import (
     answer_json,
     source_json,
 )
+from penstock_core.mirror.told_timers import TimersTelling, parse_places
 from penstock_core.records import frame
 from penstock_core.records.producer_state import OWNER_BYTES, SEQUENCE_MAX, ProducerSequence, ProducerState
 from penstock_handlers.edge.access.request_access import access_of
@@ -47,7 +48,7 @@ def _append(event: Event, instance: Instance) -> Result:
     push = _parse_push(str(event["pathParameters"]["name"]), header, payload)
     for operation in (Operation.ALTER, Operation.WRITE):
         access_of(event, instance).require(operation, Kind.TOPIC, push.topic.name)
-    return json_result(answer_json(append_push(instance, push)))
+    return json_result(answer_json(append_push(instance, push), Partition(push.partition)))
 
 
 def _move(event: Event, instance: Instance) -> Result:
@@ -82,7 +83,9 @@ def _move(event: Event, instance: Instance) -> Result:
         }
         for each in moved.partitions
     ]
-    return json_result({**move_answer(moved.note), "source": source_json(moved.source), "partitions": partitions})
+    told = {"source": source_json(moved.source), "partitions": partitions}
+    timers = {"timers": moved.timers, "are_timers_told": moved.are_timers_told}
+    return json_result({**move_answer(moved.note), **told, **timers})
 
 
 def _promote(event: Event, instance: Instance) -> Result:
@@ -158,13 +161,16 @@ def _refuse_body(event: Event) -> None:
 
 
 def _parse_push(mirror: str, header: Mapping[str, Any], payload: memoryview) -> MirrorPush:
-    refuse_unknown(header, "source", "topic", "partition", "log_id", "base_offset", "parts", "producers", "offsets")
+    refuse_unknown(
+        header, "source", "topic", "partition", "log_id", "base_offset", "parts", "producers", "offsets", "timers"
+    )
     parts = take_objects(header, "parts")
     producers = take_objects(header, "producers")
-    if len(parts) > limits.MIRROR_PUSH_REFS or len(producers) > limits.MIRROR_PUSH_PRODUCERS:
+    parts_max = limits.MIRROR_TIMERS_PUT if "timers" in header else limits.MIRROR_PUSH_REFS
+    if len(parts) > parts_max or len(producers) > limits.MIRROR_PUSH_PRODUCERS:
         raise PenstockError(
             ErrorCode.INVALID_REQUEST,
-            f"a push of {len(parts)} parts and {len(producers)} producers: {limits.MIRROR_PUSH_REFS} parts and "
+            f"a push of {len(parts)} parts and {len(producers)} producers: {parts_max} parts and "
             f"{limits.MIRROR_PUSH_PRODUCERS} producers are the most",
         )
     offsets = None
@@ -178,17 +184,34 @@ def _parse_push(mirror: str, header: Mapping[str, Any], payload: memoryview) -> 
             read_ms=take_number(fields, "read_ms", 0, _TIME_MS_MAX),
             left_out=take_number(fields, "left_out", 0, OFFSET_MAX),
         )
+    partition = Partition(take_number(header, "partition", 0, TOPIC_PARTITIONS_MAX - 1))
     return MirrorPush(
         mirror=parse_subscription_name(mirror),
         source=_text(header, "source", limits.PUSH_URL_LENGTH_MAX, 0),
         topic=_parse_topic(take(header, "topic", dict)),
-        partition=take_number(header, "partition", 0, TOPIC_PARTITIONS_MAX - 1),
+        partition=partition,
         log_id=_text(header, "log_id", limits.NAME_LENGTH_MAX),
         base_offset=Offset(take_number(header, "base_offset", 0, OFFSET_MAX)),
-        parts=[_parse_part(each) for each in parts],
+        parts=[_parse_part(each, partition) for each in parts],
         producers=dict(map(_parse_producer, producers)),
         offsets=offsets,
+        timers=_parse_timers(take(header, "timers", dict), partition) if "timers" in header else None,
         data=payload,
+    )
+
+
+def _parse_timers(fields: Mapping[str, Any], partition: Partition) -> TimersTelling:
+    refuse_unknown(fields, "read_ms", "listed", "after", "until", "copied", "settled")
+    after, until = (
+        parse_places(partition, [fields[name]])[0] if name in fields else None for name in ("after", "until")
+    )
+    return TimersTelling(
+        read_ms=take_number(fields, "read_ms", 0, _TIME_MS_MAX),
+        listed=parse_places(partition, fields["listed"]) if "listed" in fields else None,
+        after=after,
+        until=until,
+        copied=parse_places(partition, take(fields, "copied", list)),
+        settled=parse_places(partition, take(fields, "settled", list)),
     )
 
 
@@ -220,9 +243,11 @@ def _optional(fields: Mapping[str, Any], name: str, low: int, high: int) -> int 
     return None if fields.get(name) is None else take_number(fields, name, low, high)
 
 
-def _parse_part(fields: Mapping[str, Any]) -> PushPart:
+def _parse_part(fields: Mapping[str, Any], partition: Partition) -> PushPart:
     numbers = ("length", "offset_span", "record_count", "max_timestamp_ms", "appended_ms")
-    refuse_unknown(fields, *numbers, "may_expire", "tag_filter", "producer_id", "producer_epoch", "first_sequence")
+    refuse_unknown(
+        fields, *numbers, "may_expire", "tag_filter", "producer_id", "producer_epoch", "first_sequence", "timer"
+    )
     span = take_number(fields, "offset_span", 1, _SPAN_MAX)
     sequence = None
     if "producer_id" in fields:
@@ -242,6 +267,7 @@ def _parse_part(fields: Mapping[str, Any]) -> PushPart:
         tag_filter=int.from_bytes(_hex(fields, "tag_filter", 8)) if "tag_filter" in fields else None,
         sequence=sequence,
         may_expire=take_flag(fields, "may_expire"),
+        timer=parse_places(partition, [fields["timer"]])[0] if "timer" in fields else None,
     )
 
 

@@ -9,17 +9,23 @@ Each step may come twice, late, or from several pushes. The update decides, and 
 that no ref names, or partitions without records.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+
+from crc32c import crc32c
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import TOPIC_ID_BYTES, Partition, PartitionKey, new_topic_id, parse_own_topic_name
 from penstock_core.limits import MIRROR_ATTEMPTS_MAX
 from penstock_core.log.index import Head, unknown_partition
+from penstock_core.log.ref import Ref
 from penstock_core.log.retention_raise import kept_days
+from penstock_core.log.timer import Timer, delivered
 from penstock_core.log.topic import MirrorNote, Topic, TopicConfig, alter_config, check_partitions
 from penstock_core.log.wake_up import WakeUp
 from penstock_core.mirror.group_offsets import MirroredOffsets, OffsetsTelling, decode_offsets
 from penstock_core.mirror.push import MirrorAppend, MirrorPush, PushAnswer, SourceTopic, answer_at
+from penstock_core.mirror.told_timers import TimersTelling
 from penstock_core.records.record_batch import check_stored
 from penstock_core.zones.zone_state import Acks
 from penstock_service.index.heads import create_heads
@@ -36,7 +42,8 @@ _NEVER = 0  # no telling has this number, and none replaces the one before it
 def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
     """The end of the partition's log after the push, which it has then, or could not take there.
 
-    A push without batches only asks. One with `offsets` keeps those of groups, as `keep_offsets` says.
+    A push without batches only asks. One with `offsets` keeps those of groups, as `keep_offsets` says, and one with
+    `timers` compares or keeps copies of delayed records, as keep_timers.py says.
 
     One read of the head, one put per zone or one of an item, one update, and what rolls, evictions and wake-ups cost.
     Makes the topic if there is none of that name, as `create_topic` does, or alters it, as `alter_topic` does.
@@ -47,6 +54,8 @@ def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
     """
     if push.offsets is not None:
         return keep_offsets(instance, push, push.offsets)
+    if push.timers is not None:
+        return _answer_timers(instance, push, push.timers)
     _check_parts(push)
     for _ in range(MIRROR_ATTEMPTS_MAX):
         topic_read = instance.topic_cache.read_moment(push.topic.name)
@@ -68,6 +77,7 @@ def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
             base_offset=push.base_offset,
             refs=tuple(part.ref_of(ref) for part, ref in zip(push.parts, refs, strict=True)),
             producers=push.producers,
+            marks=_marks(instance, key, push, refs),
         )
         stored.window.check()
         done = instance.stores.log.append_mirrored(key, append, stored.unconfirmed_zones)
@@ -89,6 +99,45 @@ def append_push(instance: Instance, push: MirrorPush) -> PushAnswer:
         ErrorCode.THROTTLED,
         f"partition {push.partition} of topic {push.topic.name!r} is being deleted or made anew: push again",
     )
+
+
+def _marks(instance: Instance, key: PartitionKey, push: MirrorPush, refs: Sequence[Ref]) -> list[Timer]:
+    """The marks of the timers that have waited for the records of the push."""
+    marks, position, now_ms = list[Timer](), 0, instance.clock.now_ms()
+    for part, ref in zip(push.parts, refs, strict=True):
+        data = push.data[position : position + part.length]
+        position += part.length
+        if part.timer is not None:
+            waited = Timer(key=key, place=part.timer, ref=ref, crc=crc32c(bytes(data)), is_copy=True)
+            marks.append(delivered(waited, now_ms))
+    return marks
+
+
+def _answer_timers(instance: Instance, push: MirrorPush, telling: TimersTelling) -> PushAnswer:
+    """Raises as `append_push`, and TOPIC_EXISTS once the promotion is decided."""
+    from penstock_service.mirror.keep_timers import compare_timers, keep_timers  # most mirrors have no delayed records
+
+    _check_parts(push)
+    if len(push.parts) != len(telling.copied):
+        raise PenstockError(
+            ErrorCode.INVALID_REQUEST, f"{len(push.parts)} parts for {len(telling.copied)} timers: give one for each"
+        )
+    window, topic_read = UpdateWindow.open(instance.clock), Moment.now(instance.clock)
+    topic = follow(instance, push.topic, push.mirror, push.source)
+    if telling.listed is None:
+        topic = instance.topic_cache.read_through(topic.name)
+        check_mirrors(topic, push.topic, push.mirror)
+    if topic.mirror is not None and topic.mirror.decided >= 0:
+        raise PenstockError(ErrorCode.TOPIC_EXISTS, f"the promotion of topic {topic.name!r} has begun")
+    key = PartitionKey(topic.topic_id, Partition(push.partition))
+    if push.partition >= topic.head_count:
+        raise unknown_partition(key)
+    answer = (
+        keep_timers(instance, window, key, push, _batches(push, key, topic, topic_read))
+        if telling.listed is None
+        else compare_timers(instance, key, telling)
+    )
+    return PushAnswer(next_offset=push.base_offset, topic_id=topic.topic_id, timers=answer)
 
 
 def keep_offsets(instance: Instance, push: MirrorPush, telling: OffsetsTelling) -> PushAnswer:

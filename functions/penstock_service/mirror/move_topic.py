@@ -9,23 +9,25 @@ Each step may come twice, late, or from several callers. A call that died leaves
 next one goes on. `reopen_topic` opens them again, once the mirror has refused the move (promote_topic.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey, TopicName, parse_own_topic_name
-from penstock_core.limits import BATCH_GET_KEYS_MAX, OPEN_ATTEMPTS_MAX
+from penstock_core.limits import BATCH_GET_KEYS_MAX, OPEN_ATTEMPTS_MAX, TIMER_MS_MAX, TIMERS_READ_MAX
 from penstock_core.log.index import Head
 from penstock_core.log.retention import written_ms
+from penstock_core.log.timer import PlaceRange
 from penstock_core.log.topic import MirrorNote, MoveNote, MoveState, Topic, check_not_mirrored
 from penstock_core.mirror.push import LOG_ID_BYTES, HeadMove, HeadReopening, SourceTopic, source_topic
 from penstock_core.outcomes import errors_maybe_applied
-from penstock_core.push.delivery import DeliveryKey
+from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.subscription import Subscription
 from penstock_core.push.targets.target import StageTarget
-from penstock_service.index.heads import open_generation
+from penstock_service.index.heads import open_generation, waiting_timers
 from penstock_service.index.reader import ref_at
 from penstock_service.instance.instance import Instance
+from penstock_service.instance.update_window import UpdateWindow
 from penstock_service.push.subscriptions import find_subscription
 
 
@@ -46,11 +48,17 @@ class MovedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedTopic:
-    """A move: where the topic goes, its settings as a push tells them, and its partitions. The number is 0 if none."""
+    """A move: where the topic goes, its settings as a push tells them, and its partitions. The number is 0 if none.
+
+    The mirror was told of so many `timers` that wait, None before all were told once. `are_timers_told`: it was told
+    all since the move, and has taken them.
+    """
 
     note: MoveNote
     source: SourceTopic
     partitions: Sequence[MovedPartition]
+    timers: int | None
+    are_timers_told: bool
 
 
 def move_topic(instance: Instance, name: str, mirror: str, *, is_dry_run: bool = False) -> MovedTopic:
@@ -69,9 +77,19 @@ def move_topic(instance: Instance, name: str, mirror: str, *, is_dry_run: bool =
         heads = _heads(instance, keys)
         if not is_dry_run:
             heads |= _ended(instance, note, [key for key, head in heads.items() if not head.move])
-        partitions = _told(instance, topic, subscription, heads)
+        states = instance.stores.push.states_of(subscription.subscription_id).deliveries
+        partitions = _told(instance, topic, subscription, heads, states)
+        timers = states[first].timers if (first := _delivery(subscription, topic, Partition(0))) in states else None
+        has_none = timers is None and instance.stores.timers.switched_on_ms() is None
     assert isinstance(subscription.target, StageTarget)
-    return MovedTopic(note=note, source=source_topic(topic, subscription.target.prefix, read_ms), partitions=partitions)
+    is_told = timers is not None and (timers.told_move, timers.told_left) == (note.number, 0)
+    return MovedTopic(
+        note=note,
+        source=source_topic(topic, subscription.target.prefix, read_ms),
+        partitions=partitions,
+        timers=0 if has_none else None if timers is None else timers.told,
+        are_timers_told=has_none or is_told,
+    )
 
 
 def reopen_topic(instance: Instance, name: str, number: int, *, is_mirror_lost: bool = False) -> Topic:
@@ -131,10 +149,24 @@ def return_topic(instance: Instance, name: str, number: int, note: MirrorNote) -
 
     with errors_maybe_applied():
         instance.executor.map(return_to, [*topic.all_heads()]).all_ok()
+        for partition in topic.all_heads():
+            _drop_timers(instance, PartitionKey(topic.topic_id, partition))
         instance.stores.log.delete_offsets(topic.topic_id)  # of the time when it was a mirror before
         instance.stores.topics.replace(topic, returned)
     instance.topic_cache.forget(topic.name)
     return returned
+
+
+def _drop_timers(instance: Instance, key: PartitionKey) -> None:
+    """Removes the timers that wait in a log that has become a mirror: they wait at the other stage, which tells them.
+
+    None of them is a copy that was told meanwhile: nothing pushes to this topic before the caller is done.
+    """
+    window, start_ms = UpdateWindow.open(instance.clock), 0
+    while found := waiting_timers(instance, key, PlaceRange(start_ms, TIMER_MS_MAX), TIMERS_READ_MAX):
+        window.check()
+        instance.executor.map(lambda timer: instance.stores.timers.delete(key, timer.place), found).all_ok()
+        start_ms = found[-1].place.due_ms
 
 
 def _noted(
@@ -266,19 +298,23 @@ def _heads(instance: Instance, keys: Sequence[PartitionKey]) -> dict[PartitionKe
     return found
 
 
-def _told(
-    instance: Instance, topic: Topic, subscription: Subscription, heads: dict[PartitionKey, Head]
-) -> list[MovedPartition]:
-    states = instance.stores.push.states_of(subscription.subscription_id).deliveries
+def _delivery(subscription: Subscription, topic: Topic, partition: Partition) -> DeliveryKey:
+    return DeliveryKey(subscription_id=subscription.subscription_id, topic_id=topic.topic_id, partition=partition)
 
+
+def _told(
+    instance: Instance,
+    topic: Topic,
+    subscription: Subscription,
+    heads: dict[PartitionKey, Head],
+    states: Mapping[DeliveryKey, DeliveryState],
+) -> list[MovedPartition]:
     def tell(partition: Partition) -> MovedPartition | None:
         key = PartitionKey(topic.topic_id, partition)
         head = heads.get(key)
         if head is None:
             return None
-        state = states.get(
-            DeliveryKey(subscription_id=subscription.subscription_id, topic_id=topic.topic_id, partition=partition)
-        )
+        state = states.get(_delivery(subscription, topic, partition))
         mirrored = Offset(0 if state is None else state.offset)
         last = Offset(head.next_offset - 1)
         is_there = last >= head.log_start_offset

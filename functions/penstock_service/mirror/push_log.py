@@ -12,7 +12,7 @@ A push has whole batches: `MIRROR_PUSH_BYTES` of them, or one that is larger, of
 state; for a producer that has left the head, a read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -32,8 +32,9 @@ from penstock_core.limits import (
 )
 from penstock_core.log.index import Head, count_between
 from penstock_core.log.read_plan import choose
-from penstock_core.log.ref import LocatedRef
+from penstock_core.log.ref import LocatedRef, Ref
 from penstock_core.log.retention import searched_ms, written_ms
+from penstock_core.log.timer import TimerPlace
 from penstock_core.mirror.push import LOG_ID_BYTES, MirrorPush, PushAnswer, PushPart, SourceTopic, source_topic
 from penstock_core.push.attempt import Try, fail
 from penstock_core.push.batch import Failed, Failure
@@ -141,6 +142,7 @@ def _gathered(instance: Instance, key: PartitionKey, head: Head, offset: Offset)
         return found
     refs = choose(_refs(instance, key, head, offset), offset, MIRROR_PUSH_BYTES, MIRROR_PUSH_REFS, is_first=True)
     contents = with_gaps(instance, read_refs_singly(instance, refs), [(key, refs)])
+    waited = _waited(instance, key, refs)
     for located in refs:
         content = contents[located]
         if isinstance(content, PenstockError):
@@ -151,7 +153,7 @@ def _gathered(instance: Instance, key: PartitionKey, head: Head, offset: Offset)
         if sequence is not None and len({*found.producers, sequence.producer_id}) > MIRROR_PUSH_PRODUCERS:
             break
         before = found.offset
-        checksum = _take(found, located, content)
+        checksum = _take(found, located, content, waited.get(located.ref))
         if found.offset == before:
             break  # it has no room
         if sequence is not None and found.parts[-1].sequence is not None:
@@ -159,6 +161,16 @@ def _gathered(instance: Instance, key: PartitionKey, head: Head, offset: Offset)
         if found.offset < located.end_offset:
             break
     return found
+
+
+def _waited(instance: Instance, key: PartitionKey, refs: Sequence[LocatedRef]) -> Mapping[Ref, TimerPlace]:
+    """The places where the delayed refs have waited, if the mirror may have copies. One read if there are such refs.
+
+    The refs were in the index before this read. So it has the note of each timer that is told after that.
+    """
+    delayed = [each.ref for each in refs if each.ref.is_delayed]
+    found = instance.stores.timers.find_told(key, delayed) if delayed else {}
+    return {ref: found[ref] for ref in delayed if ref in found}
 
 
 def _refs(instance: Instance, key: PartitionKey, head: Head, offset: Offset) -> Iterator[LocatedRef]:
@@ -177,11 +189,13 @@ def _add_empty(found: _Gathered, span: int, now_ms: int) -> None:
     found.add(part, data)
 
 
-def _take(found: _Gathered, located: LocatedRef, content: memoryview) -> int:
+def _take(found: _Gathered, located: LocatedRef, content: memoryview, timer: TimerPlace | None) -> int:
     """Adds the batches of the ref from the offset on, within the budget, and one at the least.
 
-    The result is the CRC of the last one.
+    The result is the CRC of the last one. If they have waited as a `timer`, one push has them all.
     """
+    if timer is not None and found.parts and sum(map(len, found.data)) + len(content) > MIRROR_PUSH_BYTES:
+        return 0
     ref, base, start_offset = located.ref, located.base_offset, found.offset
     chunks: list[BytesLike] = []
     size, records, newest_ms, budget = 0, 0, -1, MIRROR_PUSH_BYTES - sum(map(len, found.data))
@@ -216,6 +230,7 @@ def _take(found: _Gathered, located: LocatedRef, content: memoryview) -> int:
         tag_filter=ref.tag_filter if records else 0,
         sequence=None if has_cut or records < span else _sequence_of(located, found.offset, span),
         may_expire=ref.may_expire,
+        timer=timer if (span, size) == (ref.offset_span, len(content)) else None,
     )
     found.add(part, chunks[0] if len(chunks) == 1 else b"".join(chunks))
     return crc

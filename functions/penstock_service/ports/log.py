@@ -100,7 +100,8 @@ class LogIndex(Protocol):
         """Appends a push, if the mirror writes the head, and the log is the same and ends where the push begins.
 
         None without a head. It takes both waiters, as `append` does. One conditional update; it may be repeated,
-        because the place refuses a second.
+        because the place refuses a second. With marks, a read, and one transaction that puts them, whatever is there:
+        then `took_waiter` is set blindly.
         """
 
     def promote(

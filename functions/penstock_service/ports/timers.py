@@ -1,10 +1,11 @@
 """The ports of delayed records. `penstock_service.ports` says what all methods raise."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from penstock_core.ids import PartitionKey
 from penstock_core.log.delivery import Delivery, DeliveryOutcome
+from penstock_core.log.ref import Ref
 from penstock_core.log.timer import DueMinute, DueSecond, PlaceRange, Timer, TimerPlace
 
 
@@ -42,6 +43,12 @@ class TimerStore(Protocol):
 
     def cancel(self, key: PartitionKey, place: TimerPlace, now_ms: int) -> Timer | None:
         """Cancels the timer if it waits, and returns it as it is now. None if there is none. One conditional update."""
+
+    def note_told(self, timer: Timer) -> None:
+        """Notes that a mirror may be told of the timer: a push of its ref names it from then on. One put."""
+
+    def find_told(self, key: PartitionKey, refs: Sequence[Ref]) -> Mapping[Ref, TimerPlace]:
+        """The places of the timers with these refs that were noted. One read for each 100, consistent."""
 
     def delete(self, key: PartitionKey, place: TimerPlace) -> None:
         """Removes a timer of a partition that is gone. One delete."""

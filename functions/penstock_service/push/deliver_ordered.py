@@ -35,6 +35,8 @@ from penstock_core.push.batch import Answered, Failed, PushBatch, PushRecord
 from penstock_core.push.delivery import (
     DeliveryKey,
     DeliveryState,
+    OffsetsNote,
+    TimersNote,
     begin_read,
     changed,
     commit,
@@ -330,19 +332,30 @@ class _MirroredPartition(_Partition):
             state = self._put_if_new(state, push_log(self._work, self._place, self._head, state))
 
     def _told(self, state: DeliveryState) -> DeliveryState:
-        """The state once the mirror was told the offsets of groups, if it is time for that, and the mirror is well."""
+        """The state once the mirror was told offsets of groups, and timers, if it is time for that, and it is well."""
         from penstock_service.mirror.push_log import told_topic
         from penstock_service.mirror.tell_offsets import tell_offsets
+        from penstock_service.mirror.tell_timers import tell_timers
 
         name, key = self._place
         is_well = state.trouble is None and state.version > 0  # a first push makes the topic
         if key.partition or not is_well or not self._work.has_time():
             return state
-        note, now_ms = state.offsets, self._instance.clock.now_ms()
-        if note is not None and note.version == self._subscription.version and now_ms < note.next_ms:
+        has_offsets, has_timers = self._is_told(state.offsets), self._is_told(state.timers or state.offsets)
+        if has_offsets and has_timers:
             return state
         target = self._subscription.target
         assert isinstance(target, StageTarget)
         told = told_topic(self._instance, name, key.topic_id, target.prefix)
-        note = tell_offsets(self._work, key.topic_id, told, state.offsets)
-        return self._put(changed(state, window=state.window, offsets=note))
+        offsets, timers = state.offsets, state.timers
+        if not has_offsets:
+            offsets = tell_offsets(self._work, key.topic_id, told, offsets)
+        if not has_timers:
+            timers = tell_timers(self._work, self._instance.topic_cache.get(name), told, timers)
+        told_state = self._put(changed(state, window=state.window, offsets=offsets, timers=timers))
+        return self._told(told_state) if timers is not None and not timers.next_ms else told_state
+
+    def _is_told(self, note: OffsetsNote | TimersNote | None) -> bool:
+        """True if it is not time for the next telling."""
+        is_known = note is not None and note.version == self._subscription.version
+        return note is not None and is_known and self._instance.clock.now_ms() < note.next_ms

@@ -70,7 +70,7 @@ def promote_second(instance: Instance, second: DueSecond, deadline_ms: float) ->
     try:
         done = promote_partition(instance, second.key, second.start_ms, deadline_ms)
     except PenstockError as error:
-        if error.code not in (ErrorCode.UNKNOWN_PARTITION, ErrorCode.MOVED):
+        if error.code not in (ErrorCode.UNKNOWN_PARTITION, ErrorCode.MOVED, ErrorCode.MIRRORED):
             raise
         return Promotion()
     if not done.is_finished:
@@ -94,7 +94,8 @@ def promote_partition(instance: Instance, key: PartitionKey, start_ms: int, dead
 
     One read of the head; for each 900 timers, and once in the end, a query of each shard and a read of the head; for
     each 90 timers a transaction. Where appends come between, each 90 timers also cost a read, and the rolls that are
-    due. Raises UNKNOWN_PARTITION if there is no head, MOVED for a log that was moved away, CONCURRENT_UPDATE if
+    due. Raises UNKNOWN_PARTITION if there is no head, MOVED for a log that was moved away, MIRRORED for one that only
+    pushes of its mirror write, CONCURRENT_UPDATE if
     `PROMOTE_ATTEMPTS_MAX` transactions in a row were refused and the same timer still waits, and what storage raises.
     """
     promoter = _Promoter(instance, key)
@@ -226,6 +227,8 @@ def _head(instance: Instance, key: PartitionKey) -> Head:
         raise unknown_partition(key)
     if head.move:
         raise PenstockError(ErrorCode.MOVED, f"partition {key} was moved to its mirror: its timers wait")
+    if head.mirror:
+        raise PenstockError(ErrorCode.MIRRORED, f"partition {key} is mirrored: its timers wait for the promotion")
     return head
 
 

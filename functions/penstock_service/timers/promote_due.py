@@ -76,13 +76,20 @@ def _run(instance: Instance, minutes: Sequence[DueMinute], deadline_ms: float) -
     except PenstockError as error:
         if error.code is ErrorCode.MOVED:
             return run
+        if error.code is ErrorCode.MIRRORED:
+            return run.plus(_forget(instance, over))
         if error.code is not ErrorCode.UNKNOWN_PARTITION:
             raise
         return run.plus(_remove_orphans(instance, key, minutes, now_ms))
-    forgotten = [each for each in over if promotion.is_finished and _is_empty(instance, each)]
+    return run.plus(DueRun(promotion=promotion)).plus(_forget(instance, over if promotion.is_finished else ()))
+
+
+def _forget(instance: Instance, over: Sequence[DueMinute]) -> DueRun:
+    """Takes the minutes out of the index in which none waits."""
+    forgotten = [each for each in over if _is_empty(instance, each)]
     for each in forgotten:
         instance.stores.timers.forget_minute(each)
-    return run.plus(DueRun(promotion=promotion, minutes_forgotten=len(forgotten)))
+    return DueRun(minutes_forgotten=len(forgotten))
 
 
 def _announce(instance: Instance, minutes: Sequence[DueMinute], now_ms: int) -> int:
@@ -93,7 +100,10 @@ def _announce(instance: Instance, minutes: Sequence[DueMinute], now_ms: int) -> 
         while found := waiting_timers(
             instance, minute.key, PlaceRange(start_ms, minute.end_ms, after), TIMERS_READ_MAX
         ):
-            seconds |= {second_of(each.place.due_ms, each.key) for each in found if not each.is_announced}
+            unannounced = [each for each in found if not each.is_announced]
+            if any(each.is_copy for each in unannounced) and _is_mirrored(instance, minute.key):
+                return set()
+            seconds |= {second_of(each.place.due_ms, each.key) for each in unannounced}
             after = found[-1].place
         return seconds
 
@@ -103,6 +113,11 @@ def _announce(instance: Instance, minutes: Sequence[DueMinute], now_ms: int) -> 
     seconds = sorted({second for each in results.ok for second in each})
     send_messages(instance, seconds)
     return len(seconds)
+
+
+def _is_mirrored(instance: Instance, key: PartitionKey) -> bool:
+    head = instance.stores.log.heads([key]).get(key)
+    return head is not None and bool(head.mirror)
 
 
 def _is_empty(instance: Instance, minute: DueMinute) -> bool:

@@ -188,7 +188,7 @@ GRANTS: Mapping[str, Grants] = {
         wakes_readers=True,
     ),
     # A push is an append to a head, and makes or alters its topic. A promotion updates heads, a resync deletes them. A
-    # move updates heads, too, and reads how far its subscription is.
+    # move updates heads, too, and reads how far its subscription is. A push may bring delayed records.
     "mirrors": Grants(
         topics=("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Scan"),
         settles_deletions=True,
@@ -198,6 +198,7 @@ GRANTS: Mapping[str, Grants] = {
         writes_zones=True,
         changes_zone_states=True,
         wakes_readers=True,
+        schedules_records=True,
         pushes=("GetItem", "Query"),
     ),
     # "latest" is a place in the log when the group is made. A reset to a time reads segments, as listing offsets does.

@@ -156,7 +156,11 @@ def delete(service: Service, name: str, yes: bool) -> None:
 @click.option("--source", metavar="URL", help="The URL of the source, if the mirror does not tell it.")
 @click.option("--source-region", metavar="REGION", help="The region of the source, if its URL does not tell it.")
 @click.option("--source-lost", is_flag=True, help="Do not ask the source. Records that it has not pushed are lost.")
-@click.option("--leave-delayed", is_flag=True, help="Delayed records that wait stay at the source, and never come.")
+@click.option(
+    "--leave-delayed",
+    is_flag=True,
+    help="Do not wait for delayed records that wait at the source: those that stay there never come.",
+)
 @click.option("--dry-run", is_flag=True, help="Show how far each partition is, and change nothing.")
 @click.option(
     "--wait", "wait_ms", type=DURATION, default="5m", show_default=True, help="Wait so long for the last records."
@@ -185,12 +189,13 @@ def promote(
     mirrored = {topic: admin.describe_topic(topic).topic for topic in topics}  # so that a typo promotes none of them
     if source_lost:
         found = {topic: admin.promote_topic(topic, is_dry_run=True) for topic in topics}
+        here = _delayed(admin, found)
         if dry_run:
-            _show_promoted(service, found, None)
+            _show_promoted(service, found, None, here)
             return
         confirm(f"Promote {', '.join(topics)}? What the source has not pushed stays behind.", yes=yes)
         committed = {topic: _commit(service, admin, topic, each.groups) for topic, each in found.items()}
-        _show_promoted(service, {topic: admin.promote_topic(topic) for topic in topics}, committed)
+        _show_promoted(service, {topic: admin.promote_topic(topic) for topic in topics}, committed, here)
         return
     moves = [_Move.of(each, source, source_region) for each in mirrored.values() if each.mirror is not None]
     if dry_run:
@@ -204,12 +209,15 @@ def promote(
     ends = {each.topic.name: each.end() for each in moves}
     for each in moves:  # before a reader follows to this stage
         _copy_offsets(service, admin, each.source, {each.name: each.topic.name})
-    found |= _promoted(service, admin, moves, ends, monotonic_ms() + wait_ms)
+    found |= _promoted(service, admin, moves, (ends, leave_delayed), monotonic_ms() + wait_ms)
     for each in moves:
         committed[each.topic.name] = _copy_offsets(service, admin, each.source, {each.name: each.topic.name})
-        if not service.as_json and (waiting := each.delayed()):
-            click.echo(f"{waiting} delayed records of {each.name} wait at the source, and never come", err=True)
-    _show_promoted(service, found, committed)
+    here = _delayed(admin, found)
+    for each in moves:
+        left = len(each.source.list_scheduled(each.name)) - (ends[each.topic.name].timers or 0)
+        if left > 0 and not service.as_json:
+            click.echo(f"{counted(left, 'delayed batch')} of {each.name} never come", err=True)
+    _show_promoted(service, found, committed, here)
 
 
 @mirrors.command("copy-offsets")
@@ -382,18 +390,18 @@ class _Move:
 
 
 def _check_delayed(moves: Sequence[_Move]) -> None:
-    """Raises ConflictError if delayed records wait at the source: no mirror has them before their time.
+    """Raises ConflictError if delayed records wait at a source that has told none of them: they would stay there.
 
-    A topic that has moved already goes on: it takes no record on either side until then.
+    One of both stages may be of a release that does not know of this. A topic that has moved already goes on.
     """
     for each in moves:
         move = each.source.describe_topic(each.name).topic.move
         is_moved = move is not None and move["state"] == "moved"
-        if not is_moved and (waiting := each.delayed()):
+        if not is_moved and each.end(is_dry_run=True).timers is None and (waiting := each.delayed()):
             raise PenstockError(
                 ErrorCode.CONCURRENT_UPDATE,
-                f"{waiting} delayed records of topic {each.name!r} wait at the source, and would stay there: wait for "
-                "them, cancel them (`penstock scheduled cancel`), or give --leave-delayed",
+                f"{waiting} delayed records of topic {each.name!r} wait at the source, and the mirror was not told of "
+                "them: try again in five minutes, or give --leave-delayed, and they never come",
             )
 
 
@@ -403,18 +411,23 @@ def stage_admin(url: str, region: str | None) -> Admin:
 
 
 def _promoted(
-    service: Service, admin: Admin, moves: Sequence[_Move], ends: dict[str, MovedTopic], until_ms: float
+    service: Service, admin: Admin, moves: Sequence[_Move], moved: tuple[dict[str, MovedTopic], bool], until_ms: float
 ) -> dict[str, PromotedTopic]:
-    """The promoted partitions of each topic. All topics have ended at the source, so that no app goes on with half."""
+    """The promoted partitions of each topic. All topics have ended at the source, so that no app goes on with half.
+
+    `moved` has the end of each topic, and whether delayed records may be left.
+    """
+    ends, leaves_delayed = moved
     found: dict[str, PromotedTopic] = {}
     told = -1
     for polls in itertools.count():
         left = [each for each in moves if each.topic.name not in found]
         for each in left:
-            if polls % _POLLS_OF_A_START == 0:  # the source asks how far the mirror is, if it has nothing to push
+            is_behind = polls == 0 or not ends[each.topic.name].is_mirrored  # a start begins to tell timers anew
+            if polls % _POLLS_OF_A_START == 0 and is_behind:  # it asks how far the mirror is, if nothing is to push
                 each.source.resume_subscription(each.mirror)
             end = ends[each.topic.name] = each.end()
-            if not end.is_mirrored:
+            if not (end.is_mirrored and (end.are_timers_told or leaves_delayed)):
                 continue
             _copy_places(service, admin, each.source, (each.name, each.topic.name))  # before a reader follows
             promoted = admin.promote_moved(end, each.topic.topic_id)
@@ -424,9 +437,12 @@ def _promoted(
             return found
         missing = sum(part.lag for name, end in ends.items() if name not in found for part in end.partitions)
         if monotonic_ms() >= until_ms:
+            untold = [] if leaves_delayed else [name for name, end in ends.items() if not end.are_timers_told]
+            delayed = f", and tells delayed records of {', '.join(untold)} (or give --leave-delayed)" if untold else ""
             raise PenstockError(
                 ErrorCode.THROTTLED,
-                f"the source still has {missing} records to push: run this again, or `penstock mirrors reopen` there",
+                f"the source still has {missing} records to push{delayed}: run this again, or `penstock mirrors "
+                "reopen` there",
             )
         if missing != told and not service.as_json:
             click.echo(f"{missing} records behind", err=True)
@@ -529,8 +545,21 @@ def _show_moves(service: Service, moves: Mapping[str, MovedTopic]) -> None:
     )
 
 
-def _show_promoted(service: Service, found: Mapping[str, PromotedTopic], committed: Mapping[str, int] | None) -> None:
-    """`committed` has the offsets that groups here have got of each topic. None is a dry run."""
+def _delayed(admin: Admin, topics: Iterable[str]) -> dict[str, int]:
+    """The number of delayed records of each topic that wait here."""
+    return {topic: sum(each.records for each in admin.list_scheduled(topic)) for topic in topics}
+
+
+def _show_promoted(
+    service: Service,
+    found: Mapping[str, PromotedTopic],
+    committed: Mapping[str, int] | None,
+    delayed: Mapping[str, int],
+) -> None:
+    """`committed` has the offsets that groups here have got of each topic, None in a dry run.
+
+    `delayed` records wait here.
+    """
     service.show(
         {
             topic: {
@@ -539,6 +568,7 @@ def _show_promoted(service: Service, found: Mapping[str, PromotedTopic], committ
                 "offsets_told": len(promoted.groups),
                 "groups_read_ms": promoted.groups_read_ms,
                 "groups_left_out": promoted.groups_left_out,
+                "delayed": delayed[topic],
             }
             for topic, promoted in found.items()
         },
@@ -553,6 +583,7 @@ def _show_promoted(service: Service, found: Mapping[str, PromotedTopic], committ
     if not service.as_json:
         for topic, promoted in found.items():
             click.echo(f"{topic}: {_offsets_text(promoted, None if committed is None else committed[topic])}")
+            click.echo(f"{topic}: {counted(delayed[topic], 'delayed record')} of the source came along, and wait")
 
 
 def _offsets_text(promoted: PromotedTopic, committed: int | None) -> str:

@@ -190,7 +190,11 @@ class MovedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedTopic:
-    """A move of a topic to the `topic` at the stage `url`, by the number `move`. `source` are the topic's settings."""
+    """A move of a topic to the `topic` at the stage `url`, by the number `move`. `source` are the topic's settings.
+
+    The mirror was told of `timers`: batches of delayed records that wait. It is None before all were told once, and for
+    a source that tells none. `are_timers_told`: the mirror has all that wait since the move.
+    """
 
     move: int
     state: str
@@ -199,6 +203,8 @@ class MovedTopic:
     topic: str
     source: Mapping[str, Any]
     partitions: Sequence[MovedPartition]
+    timers: int | None = None
+    are_timers_told: bool = True
 
     @property
     def is_mirrored(self) -> bool:

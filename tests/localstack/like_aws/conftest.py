@@ -8,10 +8,9 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from localstack.clients import REGION, endpoint_url
+from localstack.clients import REGION, endpoint_url, read_rules, set_rules
 from localstack.emulator import install_ministack, ministack_python, start_emulator, stop_emulator
 from localstack.places import Places
-from localstack.rules_client import read_rules, set_rules
 from tests.end_to_end.local_stack import free_port
 
 

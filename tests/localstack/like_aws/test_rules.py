@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localstack.__main__ import main
+from localstack.clients import read_rules, set_rules
 from localstack.errors import LocalStackError
 from localstack.like_aws.dynamodb import TokenBuckets
 from localstack.like_aws.dynamodb_call import item_bytes, read_units, write_units
 from localstack.like_aws.layer import s3_latency_ms
 from localstack.like_aws.rules import RULE_NAMES, Latency, Rules, parse_rules
-from localstack.rules_client import read_rules, set_rules
 from tests.localstack.like_aws.conftest import Emulated
 
 

@@ -427,11 +427,17 @@ def test_way_back_goes_on_where_the_logs_parted(service: MemoryPenstock, other: 
         send(other, b"x")
 
 
-def test_delayed_records_that_wait_hold_a_promotion_back(service: MemoryPenstock, other: MemoryPenstock) -> None:
+def delay(side: MemoryPenstock, value: bytes, delay_ms: int = 600_000) -> None:
+    with side.producer() as producer:
+        producer.send("orders", value=value, partition=0, delay_ms=delay_ms).result()
+
+
+def test_delayed_records_that_no_mirror_knows_hold_a_promotion_back(
+    service: MemoryPenstock, other: MemoryPenstock
+) -> None:
     create_with_records(service, b"a")
     service.deliver_pushes()
-    with service.producer() as producer:
-        producer.send("orders", value=b"later", partition=0, delay_ms=600_000).result()
+    delay(service, b"later")
     refused = run(other.transport, "mirrors", "promote", "orders", "--yes")
     assert refused.exit_code == 1
     assert "1 delayed records" in refused.stderr
@@ -440,4 +446,52 @@ def test_delayed_records_that_wait_hold_a_promotion_back(service: MemoryPenstock
     assert late.exit_code == 1, "a record is behind"
     promoted = run(other.transport, "mirrors", "promote", "orders", "--yes")
     assert promoted.exit_code == 0, "what has moved already goes on"
-    assert "never come" in promoted.stderr
+    assert "1 delayed record of the source came along" in promoted.stdout
+
+
+def test_delayed_records_go_along_with_a_planned_promotion(service: MemoryPenstock, other: MemoryPenstock) -> None:
+    create_with_records(service, b"a")
+    delay(service, b"later")
+    service.deliver_pushes()
+    delay(service, b"after the last telling")
+    told = run_json(other.transport, "mirrors", "promote", "orders", "--source-lost", "--dry-run")
+    assert told["orders"]["delayed"] == 1
+    promoted = run(other.transport, "mirrors", "promote", "orders", "--yes")
+    assert promoted.exit_code == 0, promoted.stderr
+    assert "2 delayed records of the source came along" in promoted.stdout
+    assert "never" not in promoted.stderr
+    service.advance(700_000)
+    other.advance(700_000)
+    assert sorted(each.value for each in other.records("orders")) == [b"a", b"after the last telling", b"later"]
+    assert [each.value for each in service.records("orders")] == [b"a"]
+
+
+def test_delayed_records_that_were_told_come_after_the_source_was_lost(
+    service: MemoryPenstock, other: MemoryPenstock
+) -> None:
+    create_with_records(service, b"a")
+    delay(service, b"later")
+    service.deliver_pushes()
+    delay(service, b"lost")
+    promoted = run(other.transport, "mirrors", "promote", "orders", "--source-lost", "--yes")
+    assert "1 delayed record of the source came along" in promoted.stdout
+    other.advance(700_000)
+    assert [each.value for each in other.records("orders")] == [b"a", b"later"]
+
+
+def test_delayed_records_come_back_with_the_topic(service: MemoryPenstock, other: MemoryPenstock) -> None:
+    create_with_records(service, b"a")
+    delay(service, b"later")
+    service.deliver_pushes()
+    other.add_stage(SOURCE, service)
+    assert run(other.transport, "mirrors", "promote", "orders", "--yes").exit_code == 0
+    assert (
+        run(service.transport, "mirrors", "reverse", "orders", "--here", SOURCE, "--name", "back", "--yes").exit_code
+        == 0
+    )
+    other.deliver_pushes()
+    assert run(service.transport, "mirrors", "promote", "orders", "--yes").exit_code == 0
+    other.advance(700_000)
+    service.advance(700_000)
+    assert [each.value for each in service.records("orders")] == [b"a", b"later"]
+    assert [each.value for each in other.records("orders")] == [b"a"]

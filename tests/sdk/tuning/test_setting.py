@@ -13,8 +13,7 @@ from penstock.tuning.environment import CONNECTION
 from penstock.tuning.sections import TOPIC
 from penstock.tuning.setting import Source, configured, defaults_of, found, partly_known
 from penstock.tuning.stage import STAGE, settings_in
-from penstock_cdk.settings import StageSettings
-from penstock_cdk.told_settings import METADATA_KEY, told_settings
+from penstock_cdk.settings import METADATA_KEY, StageSettings, told_settings
 from penstock_core.errors import PenstockError
 
 FILE = {"PENSTOCK_URL": "http://127.0.0.1:1", "AWS_REGION": "r-file", "AWS_SECRET_ACCESS_KEY": "secret"}

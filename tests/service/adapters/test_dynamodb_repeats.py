@@ -46,9 +46,12 @@ from penstock_core.transaction import (
     TransactionState,
 )
 from penstock_core.zones.zone_state import EVERY_ZONE_IN_SYNC, CatchUpPass
-from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
 from penstock_service.adapters.dynamodb.client import DynamoDbClient
-from penstock_service.adapters.dynamodb.compaction import DynamoDbCompactionStore, DynamoDbJobCursors
+from penstock_service.adapters.dynamodb.compaction import (
+    DynamoDbAuditStore,
+    DynamoDbCompactionStore,
+    DynamoDbJobCursors,
+)
 from penstock_service.adapters.dynamodb.driver_errors import NoAnswerError
 from penstock_service.adapters.dynamodb.groups import DynamoDbGroupStore, DynamoDbMembershipStore
 from penstock_service.adapters.dynamodb.log import DynamoDbLogIndex

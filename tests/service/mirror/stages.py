@@ -37,6 +37,8 @@ class Stages:
     loses_answers: int = 0
     tellings: int = 0  # of offsets of groups
     loses_tellings: int = 0
+    timer_calls: list[MirrorPush] = field(default_factory=list)
+    loses_timers: int = 0
 
     def __post_init__(self) -> None:
         settings = {"start": "earliest", "backoff_ms_max": 60_000, "concurrency": self.lanes}
@@ -60,8 +62,9 @@ class Stages:
         return batches(self.source.instance, "orders", partition), batches(self.mirror, topic, partition)
 
     def _answer(self, _target: StageTarget, push: MirrorPush) -> PushAnswer | Failed:
-        self.pushes += [push] if push.parts else []
-        if self.is_away or (push.parts and push.partition in self.holds):
+        self.pushes += [push] if push.parts and push.timers is None else []
+        self.timer_calls += [push] if push.timers is not None else []
+        if self.is_away or (push.parts and push.partition in self.holds and push.timers is None):
             return Failed(failure=Failure.AWAY, error="away")
         try:
             answer = append_push(self.mirror, push)
@@ -71,6 +74,11 @@ class Stages:
             self.tellings += 1
             if self.loses_tellings:
                 self.loses_tellings -= 1
+                return Failed(failure=Failure.AWAY, error="the answer was lost")
+            return answer
+        if push.timers is not None:
+            if self.loses_timers:
+                self.loses_timers -= 1
                 return Failed(failure=Failure.AWAY, error="the answer was lost")
             return answer
         if self.loses_answers:

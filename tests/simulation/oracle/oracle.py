@@ -10,7 +10,7 @@ from penstock_core.limits import FAILED_PUTS_MAX, PUT_TIMEOUT_MS
 from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.index import Head, HeadAppend
 from penstock_core.log.ref import LocatedRef, Ref, Tier
-from penstock_core.log.timer import delivered_ref
+from penstock_core.log.timer import TimerPlace, delivered_ref
 from penstock_core.log.topic import Topic
 from penstock_core.mirror.push import MirrorAppend
 from penstock_core.records.codec import decode
@@ -55,6 +55,7 @@ class Oracle:
         self.merges = Merges(state, self.log, self.removals)
         self._marks_of_sweeps: set[SegmentId] = set()
         self.timers_waiting: dict[SegmentId, PartitionKey] = {}  # by the segment that each of them names
+        self._copies: dict[tuple[PartitionKey, TimerPlace], SegmentId] = {}  # of timers that were put
         self.expiries = Expiries(state.scheduler)
         self._puts: dict[str, dict[str, list[ObservedPut]]] = {}  # by function instance and zone, as they began
 
@@ -137,6 +138,7 @@ class Oracle:
             self._marks_of_sweeps.discard(outcome.ref.segment_id)
             self.removals.stored("archive", outcome.ref.segment_id)
             self.timers_waiting[outcome.ref.segment_id] = outcome.key
+            self._copies[outcome.key, outcome.place] = outcome.ref.segment_id
         elif method == "cancel" and outcome is not None:
             self.timers_waiting.pop(outcome.ref.segment_id, None)
         elif method == "promote" and outcome is DeliveryOutcome.DONE:
@@ -185,6 +187,8 @@ class Oracle:
             self.log_starts[arguments[0]] = arguments[1]
 
     def _mirrored(self, key: PartitionKey, append: MirrorAppend, owed: int, head: Head) -> None:
+        for mark in append.marks:
+            self.timers_waiting.pop(self._copies.get((key, mark.place), mark.ref.segment_id), None)
         for index, ref in enumerate(append.refs):
             behind = sum(each.offset_span for each in append.refs[index + 1 :])
             self._appended(key, ref, replace(head, next_offset=Offset(head.next_offset - behind)), owed)

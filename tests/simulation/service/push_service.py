@@ -113,7 +113,7 @@ class PushService:
         expect(False, f"deliveries go on for ever: {self.queue.messages}")
 
     def _tells_only(self) -> bool:
-        """True if all messages are for mirrors that have all records: they are told offsets of groups at each look."""
+        """True if all messages are for mirrors that have all records: each look tells offsets of groups, and timers."""
         stores = self._simulation.stores
         for each in self.queue.messages:
             partition = each.partition
@@ -125,7 +125,8 @@ class PushService:
             )
             state, head = stores.push.find_deliveries([key]).get(key), stores.log.heads([partition]).get(partition)
             has_all = state is not None and head is not None and state.offset >= head.next_offset
-            if state is None or state.offsets is None or state.trouble is not None or not has_all:
+            has_told = state is not None and (state.offsets is not None or state.timers is not None)
+            if state is None or not has_told or state.trouble is not None or not has_all:
                 return False
         return True
 

@@ -258,6 +258,10 @@ class Simulation:
         """Let time go by while nothing runs."""
         self.scheduler.now_ms += duration_ms
 
+    def keep_marks(self) -> None:
+        """Let marks of timers stay for longer than tellings of timers are late."""
+        self._time_to_live.keep_marks()
+
     def undisturbed(self) -> Instance:
         """Make an instance on stores that never fail, for the end of a run. The oracle observes each of its calls."""
         return Instance.new(

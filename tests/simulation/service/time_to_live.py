@@ -44,6 +44,7 @@ class TimeToLive:
         self._random = Random(f"time to live {seed}")
         self._rate = self._random.choice([0.0, 0.1, 0.5, 1.0])  # of the ended items that go at once
         self._pace_ms = 0.0
+        self._stands_ms: dict[str, int] = {}
         self._scheduler = scheduler
         self._faults = faults
         self._tables = tables
@@ -58,6 +59,10 @@ class TimeToLive:
             self._ends[place] = change.key, float(change.new[TTL_ATTRIBUTE]["N"]) * 1_000 - EPOCH_MS
         else:
             self._ends.pop(place, None)
+
+    def keep_marks(self) -> None:
+        """Keep marks of timers for longer than tellings of timers are late."""
+        self._stands_ms = {"timer#": 600_000}
 
     def slow_down(self) -> None:
         """Look each six hours on average, and remove most of what has ended."""
@@ -74,7 +79,12 @@ class TimeToLive:
             early_ms = 0 if is_true() else 1
             for (table, _, sort_key), (key, ends_ms) in [*self._ends.items()]:
                 kept_ms, stands_ms = next(
-                    (each for name, each in _KEPT_MS.items() if sort_key.startswith(name)), (0, 0)
+                    (
+                        (kept, self._stands_ms.get(name, stands))
+                        for name, (kept, stands) in _KEPT_MS.items()
+                        if sort_key.startswith(name)
+                    ),
+                    (0, 0),
                 )
                 has_ended = ends_ms - early_ms * (kept_ms - stands_ms) < self._scheduler.now_ms
                 if has_ended and self._random.random() < self._rate:

@@ -148,6 +148,13 @@ def _check_pages(simulation: Simulation) -> None:
         expect(not left_behind, f"topic {topic_id}, which has no name, has left {left_behind}")
 
 
+def _waiting_for_ever(simulation: Simulation) -> set[SegmentId]:
+    """The segments of timers whose log was moved to its mirror."""
+    waiting = simulation.oracle.timers_waiting
+    heads = simulation.stores.log.heads([*{*waiting.values()}])
+    return {segment_id for segment_id, key in waiting.items() if key in heads and heads[key].move}
+
+
 def _check_objects(simulation: Simulation) -> None:
     """Check that exactly the objects that a ref above its log start names are stored."""
     refs = [located.ref for _, located in simulation.oracle.log.all_refs()]
@@ -164,6 +171,8 @@ def _check_objects(simulation: Simulation) -> None:
             lost = expiring - stored - simulation.storage.expiring_segments
             expect(not lost, f"items are lost that refs name: {[each.hex() for each in lost]}")
             named |= expiring & stored
+        if tier is Tier.ARCHIVE:
+            named |= _waiting_for_ever(simulation)
         garbage = [segment_id.hex() for segment_id in stored - named]
         expect(not garbage, f"zone {zone} keeps segments that nothing names: {garbage}")
         if zone in simulation.stores.fallback_zones:

@@ -28,6 +28,7 @@ from penstock_service.mirror.promote_topic import promote_topic, resync_topic
 from penstock_service.push.admin.pause_subscription import resume_subscription
 from penstock_service.push.admin.put_subscription import SubscriptionWish, put_subscription
 from penstock_service.records.produce import ProduceEntry, produce
+from penstock_service.timers.promote_due import promote_due
 from tests.simulation.clients.admin import SimulatedAdmin
 from tests.simulation.clients.producer import ProducerChoices, start_producers
 from tests.simulation.engine.scheduler import Task
@@ -35,12 +36,16 @@ from tests.simulation.oracle.mirrors import MirrorOracle
 from tests.simulation.oracle.violation import expect
 from tests.simulation.service.push_service import PushService, PushTroubles
 from tests.simulation.service.simulation import Simulation
+from tests.simulation.workloads.mirrored_timers import MirroredTimers
 
 SOURCE, _PREFIX, MIRROR = TopicName("mirrored"), "m.", "dr"
 MIRRORED = TopicName(f"{_PREFIX}{SOURCE}")
 _GROUP = "billing"
 _DOUBLED_TELLINGS = 0.5  # there are few
+_DELAYED_RATE = 0.6  # of runs with delayed records
 _TRIES_MAX = 100
+_FOREVER_MS = 1e9
+_TELLINGS_OF_ALL = 3
 _LASTS_MS = (20_000.0, 60_000.0)
 _RUNS_ON = {"mode": "ordered", "start": "earliest", "backoff_ms_min": 100, "backoff_ms_max": 5_000}
 
@@ -57,6 +62,7 @@ class MirrorRun:
         self.slow_ms = random.choice([0.0, 0.0, 8_000.0])
         self.has_promoted = False
         self.own = 0
+        self.timers: MirroredTimers | None = None
         self.appending: dict[object, None] = {}  # the instances that append a push
 
     def answer(self, _target: StageTarget, push: MirrorPush) -> PushAnswer | Failed:
@@ -64,7 +70,7 @@ class MirrorRun:
         simulation, random = self.simulation, self.simulation.scheduler.random
         if simulation.faults.is_calm or not isinstance(getcurrent(), Task):
             return self._appended(simulation.undisturbed(), push)
-        doubled_rate = self.doubled_rate if push.offsets is None else _DOUBLED_TELLINGS
+        doubled_rate = _DOUBLED_TELLINGS if push.offsets is not None or push.timers is not None else self.doubled_rate
         if random.random() < doubled_rate and simulation.faults.strikes("doubled push"):
             delay_ms = random.uniform(0.0, self.late_ms)
             simulation.scheduler.spawn("late push", lambda: self._call(push), delay_ms=delay_ms)
@@ -86,6 +92,9 @@ class MirrorRun:
         expect(not answer.diverged, f"nothing was restored, and {answer.diverged}")
         if push.offsets is not None:
             self.simulation.count("offsets kept" if answer.is_offsets_kept else "offsets not kept")
+            return answer
+        if push.timers is not None:
+            self.simulation.count("timers told")
             return answer
         if answer.next_offset < push.base_offset:
             self.simulation.count("mirror goes back")
@@ -188,7 +197,8 @@ def _install_fate(simulation: Simulation, run: MirrorRun, lasts_ms: float) -> No
 def install_with(simulation: Simulation, install_fate: Callable[[Simulation, MirrorRun, float], None]) -> None:
     """A mirror, its producers and its pushes. `install_fate` adds the operators."""
     random = simulation.scheduler.random
-    lasts_ms = random.choice(_LASTS_MS)
+    has_timers = random.random() < _DELAYED_RATE
+    lasts_ms = random.choice(_LASTS_MS) * (1 + has_timers)
     partitions = random.choice([1, 2, 3])
     simulation.topic(SOURCE, partitions=partitions)
     simulation.oracle.log.topics_of_the_service.add(MIRRORED)
@@ -212,6 +222,9 @@ def install_with(simulation: Simulation, install_fate: Callable[[Simulation, Mir
     )
     service = PushService(simulation, [SOURCE], troubles)
     service.start()
+    if has_timers:
+        run.timers = MirroredTimers(simulation, (SOURCE, MIRRORED), oracle)
+        run.timers.start(lasts_ms)
     simulation.work("mirror time", lambda: simulation.scheduler.pause(lasts_ms))
     if random.random() < 0.5:
         simulation.work("knocker", lambda: run.knock(lasts_ms))
@@ -240,6 +253,9 @@ def _check(simulation: Simulation, service: PushService, run: MirrorRun, oracle:
     topic = simulation.stores.topics.get(MIRRORED)
     source = simulation.stores.topics.get(SOURCE)
     assert source is not None
+    if run.timers is not None and topic is not None and not is_promoted:
+        _tell_timers(simulation, service)
+        run.timers.check_whole()
     if topic is None:
         expect(is_promoted or not any(oracle_ends(simulation, source.topic_id)), "the mirror was never made")
         return
@@ -255,7 +271,16 @@ def _check(simulation: Simulation, service: PushService, run: MirrorRun, oracle:
         topic.topic_id, {number: each.offset for number, each in told.items()}, is_whole=not is_promoted
     )
     _check_open(simulation)
+    if run.timers is not None:
+        run.timers.check_delivered(source.topic_id, topic.topic_id)
     simulation.count("mirror checked")
+
+
+def _tell_timers(simulation: Simulation, service: PushService) -> None:
+    """What is overdue is delivered, and pushed. What waits then is told, by looks that find the time for that."""
+    promote_due(simulation.undisturbed(), budget_ms=_FOREVER_MS)
+    for _ in range(_TELLINGS_OF_ALL):
+        service.drain()
 
 
 def planned_of(moved: MovedTopic, mirrored: Topic) -> PlannedPromotion:

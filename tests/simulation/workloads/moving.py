@@ -10,6 +10,7 @@ from penstock_core.ids import PartitionKey
 from penstock_core.mirror.push import HeadMove, PlannedPromotion
 from penstock_service.mirror.move_topic import move_topic, reopen_topic
 from penstock_service.mirror.promote_topic import promote_topic, refuse_move
+from penstock_service.push.admin.pause_subscription import resume_subscription
 from tests.simulation.engine.time_and_chance import EPOCH_MS
 from tests.simulation.service.simulation import Simulation
 from tests.simulation.workloads import mirroring
@@ -25,7 +26,7 @@ def install(simulation: Simulation) -> None:
 def _install_operators(simulation: Simulation, run: MirrorRun, lasts_ms: float) -> None:
     random = simulation.scheduler.random
     for number in range(random.choice([1, 1, 2])):
-        operator = _Operator(simulation)
+        operator = _Operator(simulation, run)
         simulation.work(f"operator{number}", lambda operator=operator: operator.run(lasts_ms))  # type: ignore[misc]
     if random.random() < 0.2:
         simulation.work("promoter", lambda: run.promote(lasts_ms))
@@ -34,8 +35,9 @@ def _install_operators(simulation: Simulation, run: MirrorRun, lasts_ms: float) 
 class _Operator:
     """Moves the topic step by step, until it is promoted, or he is tired of it."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, run: MirrorRun) -> None:
         random = simulation.scheduler.random
+        self._timers = run.timers
         self._simulation = simulation
         self._random = random
         self._is_patient = random.random() < 0.5
@@ -59,15 +61,19 @@ class _Operator:
         mirrored = simulation.stores.topics.get(MIRRORED)
         if mirrored is None:
             return False
+        begun_ms = simulation.scheduler.now_ms
         moved = simulation.call(lambda it: move_topic(it, SOURCE, MIRROR), is_read=False, is_judged=False)
         simulation.count("topic moved")
+        has_timers = self._timers is None or self._timers.moved(moved, mirrored.topic_id, begun_ms)
         planned = planned_of(moved, mirrored)
         if self._random.random() < self._late_rate:
             delay_ms = self._random.uniform(0.0, self._late_ms)
             simulation.scheduler.spawn("late promotion", lambda: self._promote_late(planned), delay_ms=delay_ms)
         if self._random.random() < self._give_up_rate:
             return self._give_up(moved.note.number)
-        if self._is_patient and any(each.lag for each in moved.partitions):
+        if self._is_patient and (any(each.lag for each in moved.partitions) or not has_timers):
+            if not has_timers and self._random.random() < 0.1:  # a resume lets the source tell them all anew
+                simulation.attempt("not asked", lambda it: resume_subscription(it, MIRROR), is_judged=False)
             return False
         done = simulation.call(lambda it: promote_topic(it, MIRRORED, planned), is_read=False, is_judged=False)
         simulation.count("move promoted" if done.is_whole else "move not equal")

@@ -13,6 +13,7 @@ asked_version  N   of the subscription, at the last answer of a mirror; missing 
 trouble        S   JSON of the range that fails (push/delivery.py); missing while all is well
 window         S   JSON of the window of a batch that waits for more records; missing while none waits
 offsets        S   JSON of the last telling of groups' offsets (push/delivery.py); missing without one
+timers         S   JSON of what a mirror was told of timers (push/delivery.py); missing without
 ```
 Whole numbers of the state are attributes of their names. Trouble and window are written whole, without fields that have
 their default. They do not outlive the failure and the batch, so a release passes over fields that it does not know.
@@ -42,17 +43,26 @@ from typing import Any
 
 from penstock_core.formats import check_item
 from penstock_core.ids import Partition, SubscriptionId, TopicId
-from penstock_core.push.delivery import NEVER_ASKED, DeliveryKey, DeliveryState, OffsetsNote, Trouble, Window
+from penstock_core.push.delivery import (
+    NEVER_ASKED,
+    DeliveryKey,
+    DeliveryState,
+    OffsetsNote,
+    TimersNote,
+    Trouble,
+    Window,
+)
 from penstock_core.push.lane import NO_MESSAGE, LaneKey, LaneState
 from penstock_core.storage.item import ConditionalPut, ConditionalUpdate, Item, number, rewriting
 from penstock_core.storage.keys import DELIVERY_PREFIX, LANE_PREFIX, PUSH_PREFIX
 
-_TROUBLE, _WINDOW, _OFFSETS = _DOCUMENTS = ("trouble", "window", "offsets")
+_TROUBLE, _WINDOW, _OFFSETS, _TIMERS = _DOCUMENTS = ("trouble", "window", "offsets", "timers")
 _ASKED = "asked_version"
 _NUMBERS = tuple(field.name for field in fields(DeliveryState) if field.name not in _DOCUMENTS)
 _TROUBLE_DEFAULTS = {field.name: field.default for field in fields(Trouble)}
 _WINDOW_DEFAULTS = {field.name: field.default for field in fields(Window)}
 _OFFSETS_DEFAULTS = {field.name: field.default for field in fields(OffsetsNote)}
+_TIMERS_DEFAULTS = {**asdict(TimersNote()), "next_ms": None}
 _OF_LOOKER = ("looker", "look_ms")
 FIRST_VERSION = 1
 
@@ -86,6 +96,8 @@ def delivery_item(key: DeliveryKey, state: DeliveryState) -> Item:
         item[_WINDOW] = _document(asdict(state.window), _WINDOW_DEFAULTS)
     if state.offsets is not None:
         item[_OFFSETS] = _document(asdict(state.offsets), _OFFSETS_DEFAULTS)
+    if state.timers is not None:
+        item[_TIMERS] = _document(asdict(state.timers), _TIMERS_DEFAULTS)
     return item
 
 
@@ -98,6 +110,7 @@ def parse_delivery(item: Mapping[str, Any]) -> DeliveryState:
         trouble=Trouble(**_fields(item[_TROUBLE]["S"], _TROUBLE_DEFAULTS)) if _TROUBLE in item else None,
         window=Window(**_fields(item[_WINDOW]["S"], _WINDOW_DEFAULTS)) if _WINDOW in item else None,
         offsets=OffsetsNote(**_fields(item[_OFFSETS]["S"], _OFFSETS_DEFAULTS)) if _OFFSETS in item else None,
+        timers=TimersNote(**_fields(item[_TIMERS]["S"], _TIMERS_DEFAULTS)) if _TIMERS in item else None,
     )
 
 

@@ -1,17 +1,19 @@
 """CompactionStore on the log table. A swap, or a move, is one TransactWriteItems over items of one partition.
 
-JobCursors in the topics table.
+JobCursors and AuditStore in the topics table.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from penstock_core.audit.audit_entry import AuditEntry, AuditId, AuditResult
 from penstock_core.compaction.merging import CompactionState, Swap, find_sequence
 from penstock_core.compaction.tail_move import TailMove
 from penstock_core.ids import Offset, PartitionKey, SegmentId
 from penstock_core.limits import MERGED_QUERIES_MAX
 from penstock_core.log.index import Page
 from penstock_core.records.producer_state import ProducerSequence
+from penstock_core.storage.audit_item import audit_item, audit_item_key, parse_audit_item
 from penstock_core.storage.compaction_item import (
     RETIRED_PREFIX,
     SEQUENCES_PREFIX,
@@ -30,6 +32,7 @@ from penstock_core.storage.compaction_item import (
 from penstock_core.storage.head_item import head_key
 from penstock_core.storage.head_updates import tail_moving
 from penstock_core.storage.item import Item, number
+from penstock_core.storage.keys import AUDIT
 from penstock_core.storage.page_item import MergeMark, merge_mark_item, page_item
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient, Refused
 
@@ -177,3 +180,31 @@ class DynamoDbJobCursors:
 
     def clear(self, job: str) -> None:
         self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=cursor_key(job))
+
+
+class DynamoDbAuditStore:
+    """AuditStore: the port documents its methods."""
+
+    def __init__(self, client: DynamoDbClient, table: str) -> None:
+        self._client = client
+        self._table = table
+
+    def put(self, entry: AuditEntry) -> None:
+        # The note that a change begins is sent once: a first attempt that lands late would replace the note of its end.
+        is_repeatable = entry.result is not AuditResult.BEGUN
+        self._client.call("put_item", is_repeatable=is_repeatable, TableName=self._table, Item=audit_item(entry))
+
+    def entries(self, limit: int) -> Sequence[AuditEntry]:
+        found = self._client.call(
+            "query",
+            is_repeatable=True,
+            TableName=self._table,
+            ConsistentRead=True,
+            Limit=limit,
+            KeyConditionExpression="pk = :audit",
+            ExpressionAttributeValues={":audit": {"S": AUDIT}},
+        )
+        return [*map(parse_audit_item, found["Items"])]
+
+    def forget(self, audit_id: AuditId) -> None:
+        self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=audit_item_key(audit_id))

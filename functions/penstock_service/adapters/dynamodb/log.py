@@ -195,6 +195,8 @@ class DynamoDbLogIndex:
         return self._changed_head(log_naming(key, log_id))[1]
 
     def append_mirrored(self, key: PartitionKey, append: "MirrorAppend", unconfirmed_zones: int) -> HeadAppend | None:
+        if append.marks:
+            return self._append_marked(key, append, unconfirmed_zones)
         done = self._client.conditional(
             "update_item",
             is_repeatable=True,
@@ -209,6 +211,20 @@ class DynamoDbLogIndex:
         if done.item is None:
             return None
         return HeadAppend(is_appended=False, head=parse_head(done.item), maybe_applied=done.maybe_applied)
+
+    def _append_marked(self, key: PartitionKey, append: "MirrorAppend", unconfirmed_zones: int) -> HeadAppend | None:
+        """The append together with the marks. A transaction tells no waiter, so the writer sends a wake-up anyway."""
+        from penstock_core.storage.timer_item import timer_item
+
+        head = self.heads([key]).get(key)
+        if head is None or head.next_offset != append.base_offset:
+            return None if head is None else HeadAppend(is_appended=False, head=head)
+        update = {"Update": {"TableName": self._table, **mirroring(key, append, unconfirmed_zones).arguments()}}
+        marks = [{"Put": {"TableName": self._table, "Item": timer_item(mark)}} for mark in append.marks]
+        if self._client.transact([update, *marks]) is None:
+            return HeadAppend(is_appended=True, head=append.appended_to(head), took_waiter=True)
+        head = self.heads([key]).get(key)
+        return None if head is None else HeadAppend(is_appended=False, head=head)
 
     def promote(
         self, key: PartitionKey, mirror: str, layout: int, closed_ms: int | None, end: "LogEnd | None" = None

@@ -123,7 +123,7 @@ def audit(dynamodb: DynamoDbClient, topics_table: str) -> "AuditStore":
     """AuditStore: the port documents its methods."""
 
     def make() -> "AuditStore":
-        from penstock_service.adapters.dynamodb.audit import DynamoDbAuditStore
+        from penstock_service.adapters.dynamodb.compaction import DynamoDbAuditStore
 
         return DynamoDbAuditStore(dynamodb, topics_table)
 

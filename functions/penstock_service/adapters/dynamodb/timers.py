@@ -1,12 +1,13 @@
 """TimerStore on the log table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import PartitionKey
 from penstock_core.log.delivery import Delivery, DeliveryOutcome
 from penstock_core.log.index import unknown_partition
+from penstock_core.log.ref import Ref
 from penstock_core.log.timer import DueMinute, PlaceRange, Timer, TimerPlace, cancelled
 from penstock_core.storage.head_item import head_key
 from penstock_core.storage.item import Item, number
@@ -19,6 +20,7 @@ from penstock_core.storage.timer_item import (
     parse_due_minute,
     parse_switch,
     parse_timer,
+    parse_told,
     refused_outcome,
     settling,
     switch_item,
@@ -28,6 +30,8 @@ from penstock_core.storage.timer_item import (
     timer_shard_key,
     timer_sort_key,
     timer_writes,
+    told_item,
+    told_key,
 )
 from penstock_service.adapters.dynamodb.client import Applied, DynamoDbClient
 
@@ -131,6 +135,14 @@ class DynamoDbTimerStore:
         if isinstance(done, Applied):
             return mark
         return None if done.item is None else parse_timer(done.item)
+
+    def note_told(self, timer: Timer) -> None:
+        self._client.call("put_item", is_repeatable=True, TableName=self._table, Item=told_item(timer))
+
+    def find_told(self, key: PartitionKey, refs: Sequence[Ref]) -> Mapping[Ref, TimerPlace]:
+        by_key = {told_key(key, ref)["sk"]["S"]: ref for ref in refs}
+        items = self._client.batch_get(self._table, [told_key(key, ref) for ref in by_key.values()])
+        return {by_key[item["sk"]["S"]]: parse_told(item) for item in items}
 
     def delete(self, key: PartitionKey, place: TimerPlace) -> None:
         self._client.call("delete_item", is_repeatable=True, TableName=self._table, Key=timer_key(key, place))

@@ -125,5 +125,5 @@ class RoleKeys:
 def _parsed(answer: HttpAnswer) -> PushAnswer | Failed:
     try:
         return parse_answer(json.loads(answer.body))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, PenstockError):
         return Failed(failure=Failure.AWAY, error=f"no answer of a mirror: {answer.body[:_SHOWN]!r}")

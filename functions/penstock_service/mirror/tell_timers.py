@@ -1,0 +1,288 @@
+"""Tell the mirror which delayed records wait in a topic, so that they wait there, too, once it is promoted.
+
+```
+ the timers of a partition that wait ─▶ as told before?  rest
+                                        else compare: the mirror answers what it lacks, and what waits there alone
+    lacks:   note the timer ─▶ does it still wait? ─▶ tell its records
+    others:  does it wait here?  no ─▶ tell that it is settled, and where the log ends
+```
+The note comes first: whoever delivers the timer later does so behind it, and the push of its record finds the note. So
+the mirror's append settles the copy. The delivery of a topic's first partition does it, with the offsets of groups.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from penstock_core.errors import ErrorCode, PenstockError
+from penstock_core.ids import Offset, Partition, PartitionKey
+from penstock_core.limits import (
+    MIRROR_PUSH_BYTES,
+    MIRROR_TIMERS_CHUNKS,
+    MIRROR_TIMERS_DIGESTS,
+    MIRROR_TIMERS_EACH_MS,
+    MIRROR_TIMERS_MS,
+    MIRROR_TIMERS_PART_MS,
+    MIRROR_TIMERS_PARTITION_MS,
+    MIRROR_TIMERS_PUT,
+    MIRROR_TIMERS_READ,
+    PUSH_TARGET_MS,
+    TIMER_MS_MAX,
+)
+from penstock_core.log.ref import LocatedRef
+from penstock_core.log.timer import PlaceRange, Timer, TimerPlace, parse_scheduled_id, scheduled_id
+from penstock_core.log.topic import Topic
+from penstock_core.mirror.push import MirrorPush, PushPart, SourceTopic
+from penstock_core.mirror.told_timers import TimersAnswer, TimersTelling, digest_of_places
+from penstock_core.push.batch import Failed
+from penstock_core.push.delivery import UNTOLD, TimersNote
+from penstock_core.push.targets.target import StageTarget
+from penstock_service.index.heads import waiting_timers
+from penstock_service.push.lane_work import LaneWork
+from penstock_service.segments.read_refs import read_refs_singly
+from penstock_service.timers.scheduled import overdue_since
+
+_OF_NONE = "-"  # a comparison: no log
+
+
+def tell_timers(work: LaneWork, topic: Topic, told: SourceTopic, note: TimersNote | None) -> TimersNote | None:
+    """The note after a part of a pass, to be stored. None in a stage that never had delayed records: that costs a read.
+
+    16 queries, 8 for each partition, and 8 for each 900 timers; one request for those of a partition that have changed;
+    for each copy a write, two reads and its bytes. Raises nothing: what fails is told later, and records are pushed all
+    the same.
+    """
+    instance, teller = work.instance, _Teller(work, topic, told, note)
+    try:
+        if topic.mirror is not None or (note is None and instance.stores.timers.switched_on_ms() is None):
+            return None
+        teller.run()
+    except PenstockError as error:
+        instance.telemetry.log("timers_not_told", subscription=work.subscription.name, error=str(error))
+        teller.begin_anew(is_quiet=True)
+    return teller.note
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chunk:
+    """Timers of a partition that wait behind `after`, up to `until`: None for all. `is_whole`: the partition's."""
+
+    key: PartitionKey
+    timers: Sequence[Timer]
+    after: TimerPlace | None
+    until: TimerPlace | None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.after is None and self.until is None
+
+    @property
+    def places(self) -> list[TimerPlace]:
+        return [each.place for each in self.timers]
+
+
+class _Teller:
+    """One part of a pass. `note` is what is to be stored after it."""
+
+    def __init__(self, work: LaneWork, topic: Topic, told: SourceTopic, note: TimersNote | None) -> None:
+        self._work, self._topic, self._told = work, topic, told
+        self._instance = work.instance
+        version = work.subscription.version
+        is_known = note is not None and note.version == version
+        self.note = note if note is not None and is_known else TimersNote(version=version, move=self._move())
+        if note is not None and not is_known:  # its mirror may have begun anew
+            digests = dict.fromkeys(note.digests, UNTOLD)
+            self.note = replace(self.note, digests=digests, told=note.told, told_left=note.told_left)
+        self._digests = dict(self.note.digests)
+
+    def _move(self) -> int:
+        move = self._topic.move
+        return move.number if self._topic.is_moved and move is not None else 0
+
+    def run(self) -> None:
+        """Goes on with the pass, until `MIRROR_TIMERS_CHUNKS` comparisons are due, or to its end."""
+        begun_ms, todo, waiting = self._instance.clock.now_ms(), list[_Chunk](), 0
+        if not self.note.has_begun:
+            self.note = replace(self.note, move=self._move(), waiting=0, left=0, has_told=False)
+        last: _Chunk | None = None
+        for chunk in self._chunks():
+            waiting += len(chunk.timers)
+            todo += [chunk] if self._must_tell(chunk) else []
+            if len(todo) == MIRROR_TIMERS_CHUNKS:
+                last = chunk
+                break
+        unknown = {str(each.key.partition) for each in todo} - self._digests.keys()
+        if unknown and len(self._digests) < MIRROR_TIMERS_DIGESTS:  # it is stored before a copy is there
+            self._digests |= dict.fromkeys(unknown, UNTOLD)
+            self.note = replace(self.note, next_ms=0, is_quiet=False, digests=self._digests)
+            return
+        for chunk in todo:
+            self._work.hold.renew(has_progressed=False)
+            if not self._work.has_time():
+                self.begin_anew(is_quiet=False)
+                return
+            self._tell(chunk)
+        self.note = replace(
+            self.note,
+            waiting=self.note.waiting + waiting,
+            has_told=self.note.has_told or bool(todo),
+            digests=self._digests,
+        )
+        self._go_on(last, begun_ms)
+
+    def begin_anew(self, *, is_quiet: bool) -> None:
+        """The next part begins a pass."""
+        next_ms = self._instance.clock.now_ms() + MIRROR_TIMERS_MS
+        self.note = replace(self.note, next_ms=next_ms, is_quiet=is_quiet, digests=self._digests, partition=0, after="")
+
+    def _must_tell(self, chunk: _Chunk) -> bool:
+        known = self._digests.get(str(chunk.key.partition))
+        if known is None and len(self._digests) < MIRROR_TIMERS_DIGESTS:
+            return bool(chunk.timers)
+        return not chunk.is_whole or known != digest_of_places(chunk.places)
+
+    def _go_on(self, last: _Chunk | None, begun_ms: int) -> None:
+        """The next part begins behind the chunk. None ends the pass."""
+        if last is not None:
+            is_end = last.until is None
+            self.note = replace(
+                self.note,
+                next_ms=begun_ms + MIRROR_TIMERS_PART_MS,
+                is_quiet=False,
+                partition=last.key.partition + is_end,
+                after="" if last.until is None else scheduled_id(last.key.partition, last.until),
+            )
+            return
+        note = self.note
+        rest_ms = MIRROR_TIMERS_PARTITION_MS * self._topic.partitions + MIRROR_TIMERS_EACH_MS * note.waiting
+        self.note = replace(
+            note,
+            next_ms=begun_ms + max(MIRROR_TIMERS_MS, rest_ms),
+            is_quiet=not note.has_told,
+            partition=0,
+            after="",
+            told=note.waiting,
+            told_left=note.left,
+            told_move=note.move,
+        )
+
+    def _chunks(self) -> Iterator[_Chunk]:
+        """The partitions from the note's place on, each with its timers in one or more parts."""
+        first_ms, now_ms = overdue_since(self._instance), self._instance.clock.now_ms()
+        begin = parse_scheduled_id(self.note.after)[1] if self.note.after else None
+        for number in self._topic.all_partitions():
+            if number < self.note.partition:
+                continue
+            key = PartitionKey(self._topic.topic_id, number)
+            after = begin if number == self.note.partition else None
+            places = PlaceRange(min(first_ms.get(key, now_ms), now_ms), TIMER_MS_MAX, after)
+            timers = waiting_timers(self._instance, key, places, MIRROR_TIMERS_READ)
+            while True:
+                until = timers[-1].place if timers else None
+                more = waiting_timers(self._instance, key, places._replace(after=until), 1) if until else ()
+                yield _Chunk(key=key, timers=timers, after=after, until=until if more else None)
+                if not more:
+                    break
+                after = until
+                timers = waiting_timers(self._instance, key, places._replace(after=until), MIRROR_TIMERS_READ)
+
+    def _tell(self, chunk: _Chunk) -> None:
+        """Compares, and tells what differs."""
+        name = str(chunk.key.partition)
+        is_known = name in self._digests
+        if is_known:
+            self._digests[name] = UNTOLD
+        telling = TimersTelling(
+            read_ms=self._instance.clock.now_ms(), listed=chunk.places, after=chunk.after, until=chunk.until
+        )
+        answer = self._send(chunk.key.partition, telling)
+        left, timers = 0, {each.place: each for each in chunk.timers}
+        lacks = [timers[each] for each in answer.lacks if each in timers]
+        for at in range(0, len(lacks), MIRROR_TIMERS_PUT):
+            left += self._copy(chunk.key, lacks[at : at + MIRROR_TIMERS_PUT])
+        for at in range(0, len(answer.others), MIRROR_TIMERS_PUT):
+            left += self._settle(chunk.key, answer.others[at : at + MIRROR_TIMERS_PUT])
+        self.note = replace(self.note, left=self.note.left + left)
+        if is_known and chunk.is_whole and not (left or answer.others):
+            self._digests[name] = digest_of_places(chunk.places)
+            if not chunk.timers:
+                del self._digests[name]
+
+    def _copy(self, key: PartitionKey, timers: Sequence[Timer]) -> int:
+        stores, executor = self._instance.stores, self._instance.executor
+        read_ms = self._instance.clock.now_ms()
+        executor.map(stores.timers.note_told, timers).all_ok()
+        stored = executor.map(lambda timer: stores.timers.get(key, timer.place), timers).all_ok()  # after the notes
+        waiting = [each for each in stored if each is not None and each.is_waiting]
+        contents = read_refs_singly(self._instance, [LocatedRef(base_offset=Offset(0), ref=it.ref) for it in waiting])
+        found: list[tuple[Timer, memoryview]] = []
+        size, left = 0, 0
+        for timer in waiting:
+            content = contents[LocatedRef(base_offset=Offset(0), ref=timer.ref)]
+            if isinstance(content, PenstockError) or len(content) > MIRROR_PUSH_BYTES:
+                left += 1
+                continue
+            if size + len(content) > MIRROR_PUSH_BYTES:
+                left += self._send_copies(key, found, read_ms)
+                found, size = [], 0
+            found.append((timer, content))
+            size += len(content)
+        return left + (self._send_copies(key, found, read_ms) if found else 0)
+
+    def _send_copies(self, key: PartitionKey, found: Sequence[tuple[Timer, memoryview]], read_ms: int) -> int:
+        parts = [
+            PushPart(
+                length=len(content),
+                offset_span=timer.ref.offset_span,
+                record_count=timer.ref.record_count,
+                max_timestamp_ms=timer.ref.max_timestamp_ms,
+                appended_ms=0,
+                tag_filter=timer.ref.tag_filter,
+                may_expire=timer.ref.may_expire,
+            )
+            for timer, content in found
+        ]
+        telling = TimersTelling(read_ms=read_ms, copied=[timer.place for timer, _ in found])
+        answer = self._send(key.partition, telling, parts, b"".join(content for _, content in found))
+        self._instance.telemetry.count("timers_mirrored", len(found) - answer.left)
+        return answer.left
+
+    def _settle(self, key: PartitionKey, places: Sequence[TimerPlace]) -> int:
+        """Those that wait here by now came after the read: the next pass compares them."""
+        stores, read_ms = self._instance.stores, self._instance.clock.now_ms()
+        stored = self._instance.executor.map(lambda place: stores.timers.get(key, place), places).all_ok()
+        settled = [place for place, timer in zip(places, stored, strict=True) if timer is None or not timer.is_waiting]
+        head = stores.log.heads([key]).get(key)  # after that: what was delivered is in it
+        if head is None or not settled:
+            return len(places)
+        telling = TimersTelling(read_ms=read_ms, settled=settled)
+        answer = self._send(key.partition, telling, log_id=head.log_id, log_end=head.next_offset)
+        return answer.left + len(places) - len(settled)
+
+    def _send(
+        self,
+        partition: Partition,
+        telling: TimersTelling,
+        parts: Sequence[PushPart] = (),
+        data: bytes = b"",
+        *,
+        log_id: str = _OF_NONE,
+        log_end: Offset = Offset(0),  # noqa: B008 - a number
+    ) -> TimersAnswer:
+        target = self._work.subscription.target
+        assert isinstance(target, StageTarget)
+        push = MirrorPush(
+            mirror=self._work.subscription.name,
+            source=target.source,
+            topic=self._told,
+            partition=partition,
+            log_id=log_id,
+            base_offset=log_end,
+            parts=parts,
+            timers=telling,
+            data=data,
+        )
+        answer = self._instance.stores.targets.mirror(target, push, PUSH_TARGET_MS)
+        if isinstance(answer, Failed) or answer.timers is None:
+            why = answer.error if isinstance(answer, Failed) else "its release keeps none"
+            raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, f"the mirror takes no delayed records: {why}")
+        return answer.timers
