@@ -7,9 +7,15 @@ from tests.kafka.running_gateway import RunningGateway, running_gateway
 
 
 @pytest.fixture
-def gateway() -> Iterator[RunningGateway]:
-    """A gateway in front of a service in memory with the topic `orders` of three partitions."""
+def service() -> Iterator[MemoryPenstock]:
+    """A service in memory with the topic `orders` of three partitions."""
     with MemoryPenstock() as service:
         service.create_topic("orders", partitions=3)
-        with running_gateway(service) as running:
-            yield running
+        yield service
+
+
+@pytest.fixture
+def gateway(service: MemoryPenstock) -> Iterator[RunningGateway]:
+    """A gateway in front of the service."""
+    with running_gateway(service) as running:
+        yield running

@@ -60,11 +60,6 @@ class ProofRow:
     emulator: Emulator = Emulator.PROVES
     disturbs: bool = False
 
-    @property
-    def needs_account(self) -> bool:
-        """True if it calls AWS itself."""
-        return bool(self.action)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenRow:

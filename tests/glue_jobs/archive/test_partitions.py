@@ -218,9 +218,7 @@ def test_days_and_values_make_files_whose_memory_is_bounded(tmp_path: Path) -> N
     fields = [*FILE_SCHEMA, pa.field("paid", pa.bool_(), metadata={"PARQUET:field_id": "20"})]
     files = DayFiles(tmp_path, Typing.of("json", "{}", pa.schema(fields), ["paid"]))
     rows = [
-        {"timestamp": day * 86_400_000_000, "offset": day, "paid": paid}
-        for day in range(300)
-        for paid in (True, False)
+        {"timestamp": day * 86_400_000_000, "offset": day, "paid": paid} for day in range(300) for paid in (True, False)
     ]
     files.add(pa.RecordBatch.from_pylist(rows, schema=pa.schema(fields)))
 

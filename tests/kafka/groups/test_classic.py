@@ -1,5 +1,4 @@
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,13 +13,6 @@ from tests.kafka.groups.cooperative import cooperative
 from tests.kafka.groups.desk import GroupDesk, now_ms, owners, run
 
 ALL = [TopicPartition("orders", number) for number in range(4)]
-
-
-@pytest.fixture
-def service() -> Iterator[MemoryPenstock]:
-    with MemoryPenstock() as service:
-        service.create_topic("orders", partitions=4)
-        yield service
 
 
 def test_join_makes_a_follower_and_sync_tells_it_all_partitions(service: MemoryPenstock) -> None:

@@ -1,7 +1,6 @@
 """Members of the newer protocol (KIP-848)."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,13 +13,6 @@ from penstock_kafka.dispatch.api import ApiKey
 from penstock_kafka.groups.consumer import consumer_group_heartbeat
 from penstock_kafka.groups.consumer.consumer_group_heartbeat import simple_patterns
 from tests.kafka.groups.desk import GroupDesk, committed, run
-
-
-@pytest.fixture
-def service() -> Iterator[MemoryPenstock]:
-    with MemoryPenstock() as service:
-        service.create_topic("orders", partitions=4)
-        yield service
 
 
 async def _beat(desk: GroupDesk, member_id: str, epoch: int, **fields: object) -> dict[str, Any]:

@@ -25,13 +25,6 @@ from tests.support.deadlines import until
 ALL = [TopicPartition("orders", number) for number in range(4)]
 
 
-@pytest.fixture
-def service() -> Iterator[MemoryPenstock]:
-    with MemoryPenstock() as service:
-        service.create_topic("orders", partitions=4)
-        yield service
-
-
 def test_other_gateway_takes_commits_and_then_lets_the_client_join_again(service: MemoryPenstock) -> None:
     async def work() -> None:
         joined = await GroupDesk(service).join()

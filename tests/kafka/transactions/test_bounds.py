@@ -6,7 +6,6 @@ The codes of transactions by API and version, as docs/protocol/gateway and the h
 """
 
 import asyncio
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,13 +24,6 @@ from penstock_kafka.transactions.refusals import abortable, code_for, fenced, un
 from tests.kafka.transactions.desk import Client, TransactionDesk, run, transactional_batch, values
 
 P0 = ("orders", 0)
-
-
-@pytest.fixture
-def service() -> Iterator[MemoryPenstock]:
-    with MemoryPenstock() as service:
-        service.create_topic("orders", partitions=3)
-        yield service
 
 
 async def _open(desk: TransactionDesk, client: Client, *records: str) -> None:

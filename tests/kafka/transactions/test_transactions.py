@@ -1,7 +1,6 @@
 """Transactions of one client at one gateway, and at the next one after the first has gone."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,13 +10,6 @@ from penstock_kafka.dispatch.api import ApiKey
 from tests.kafka.transactions.desk import Client, TransactionDesk, run, values
 
 P0, P1 = ("orders", 0), ("orders", 1)
-
-
-@pytest.fixture
-def service() -> Iterator[MemoryPenstock]:
-    with MemoryPenstock() as service:
-        service.create_topic("orders", partitions=3)
-        yield service
 
 
 async def _open(desk: TransactionDesk, client: Client, *records: str) -> None:

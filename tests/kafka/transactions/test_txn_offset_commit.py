@@ -1,7 +1,6 @@
 """Offsets of members in transactions: under their leases, or not at all."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,13 +13,6 @@ from tests.kafka.groups.desk import GroupDesk, committed
 from tests.kafka.transactions.desk import Client, TransactionDesk, run, values
 
 P0 = ("orders", 0)
-
-
-@pytest.fixture
-def service() -> Iterator[MemoryPenstock]:
-    with MemoryPenstock() as service:
-        service.create_topic("orders", partitions=3)
-        yield service
 
 
 async def _open(desk: TransactionDesk, client: Client) -> None:

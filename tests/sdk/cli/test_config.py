@@ -23,11 +23,6 @@ def shown(*arguments: str, service: MemoryPenstock | None = None) -> dict[str, d
     return {name: {each["setting"]: each for each in settings} for name, settings in json.loads(result.stdout).items()}
 
 
-@pytest.fixture
-def service() -> MemoryPenstock:
-    return MemoryPenstock()
-
-
 @pytest.fixture(autouse=True)
 def nothing_exported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,16 +1,9 @@
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from penstock.testing import MemoryPenstock
 from tests.sdk.cli.command import run, run_json
-
-
-@pytest.fixture
-def service() -> Iterator[MemoryPenstock]:
-    with MemoryPenstock() as made:
-        yield made
 
 
 def test_doctor_shows_a_table_the_timings_and_the_cost(service: MemoryPenstock) -> None:

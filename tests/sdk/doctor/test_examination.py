@@ -48,11 +48,6 @@ class Altered:
         self.inner.close()
 
 
-@pytest.fixture
-def service() -> MemoryPenstock:
-    return MemoryPenstock()
-
-
 def _examine(transport: Transport) -> Report:
     return examine(RecordingTransport(transport), None, AwsCalls())
 

@@ -1,7 +1,6 @@
 """The collector reads lag and age through the API, within its bound of requests."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,12 +10,6 @@ from penstock.metrics.collector import Collector, CountedTransport
 from penstock.model import TopicPartition
 from penstock.testing import MemoryPenstock
 from tests.support.denying import DenyingTransport
-
-
-@pytest.fixture
-def service() -> Iterator[MemoryPenstock]:
-    with MemoryPenstock() as found:
-        yield found
 
 
 def values_of(text: str) -> dict[str, float]:

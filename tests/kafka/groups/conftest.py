@@ -7,7 +7,7 @@ from penstock.testing import MemoryPenstock
 
 @pytest.fixture
 def service() -> Iterator[MemoryPenstock]:
-    """A service with the topic `orders` of three partitions."""
+    """A service with the topic `orders` of four partitions."""
     with MemoryPenstock() as service:
-        service.create_topic("orders", partitions=3)
+        service.create_topic("orders", partitions=4)
         yield service
