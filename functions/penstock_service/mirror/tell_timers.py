@@ -110,9 +110,10 @@ class _Teller:
             if len(todo) == MIRROR_TIMERS_CHUNKS:
                 last = chunk
                 break
-        unknown = {str(each.key.partition) for each in todo} - self._digests.keys()
-        if unknown and len(self._digests) < MIRROR_TIMERS_DIGESTS:  # it is stored before a copy is there
-            self._digests |= dict.fromkeys(unknown, UNTOLD)
+        untold = None if len(self._digests) < MIRROR_TIMERS_DIGESTS else UNTOLD
+        names = [str(each.key.partition) for each in todo]
+        if noted := [name for name in names if self._digests.get(name, untold) != UNTOLD]:
+            self._digests |= dict.fromkeys(noted, UNTOLD)  # stored before a copy is there: this delivery may die
             self.note = replace(self.note, next_ms=0, is_quiet=False, digests=self._digests)
             return
         for chunk in todo:
@@ -189,8 +190,6 @@ class _Teller:
         """Compares, and tells what differs."""
         name = str(chunk.key.partition)
         is_known = name in self._digests
-        if is_known:
-            self._digests[name] = UNTOLD
         telling = TimersTelling(
             read_ms=self._instance.clock.now_ms(), listed=chunk.places, after=chunk.after, until=chunk.until
         )

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
-from penstock_core.errors import ErrorCode
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition
 from penstock_core.limits import MIRROR_TELLING_MS_MAX, TIMER_PAST_MS_MAX
 from penstock_core.log.timer import scheduled_id
@@ -103,6 +104,28 @@ def test_timer_that_was_cancelled_goes_with_the_next_telling() -> None:
     assert waits(stages.mirror) == [0, 1]
     tell(stages)
     assert waits(stages.mirror) == [1]
+
+
+def test_copy_goes_though_its_delivery_died_and_the_source_is_as_it_was_told() -> None:
+    stages = stages_with("a")
+    delay_at(stages, "b", 1)
+    source = stages.source.instance
+    b = list_scheduled(source, "orders", 9).timers[1].place
+    died = list[int]()
+
+    def die(_: Any, *given: Any) -> Any:
+        if waits(stages.mirror) == [0, 1] and not died:
+            died.append(1)
+            cancel_scheduled(source, "orders", scheduled_id(Partition(0), b))
+            raise PenstockError(ErrorCode.STORAGE_UNAVAILABLE, "the delivery dies")
+        return source.stores.push.put_delivery(*given)
+
+    stages.source.instance = with_stores(source, push=Intercepted(source.stores.push, put_delivery=die))
+    tell(stages)
+    assert died
+    tell(stages)
+    tell(stages)
+    assert waits(stages.mirror) == [0]
 
 
 def test_unchanged_timers_cost_no_request() -> None:
