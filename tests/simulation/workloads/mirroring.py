@@ -63,6 +63,7 @@ class MirrorRun:
         self.has_promoted = False
         self.own = 0
         self.timers: MirroredTimers | None = None
+        self.has_lost_a_resume = False
         self.appending: dict[object, None] = {}  # the instances that append a push
 
     def answer(self, _target: StageTarget, push: MirrorPush) -> PushAnswer | Failed:
@@ -244,6 +245,7 @@ def _widen(simulation: Simulation, lasts_ms: float, partitions: int) -> None:
 
 def _check(simulation: Simulation, service: PushService, run: MirrorRun, oracle: MirrorOracle) -> None:
     """A mirror that lives is equal to its source in the end, and one that was promoted holds a prefix of it."""
+    service.needs_look |= run.has_lost_a_resume
     end_moves(simulation, service, oracle)
     is_promoted = bool(oracle.promoted)
     if not is_promoted:  # after a resync, a record of one partition brings the others too

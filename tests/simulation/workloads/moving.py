@@ -37,7 +37,7 @@ class _Operator:
 
     def __init__(self, simulation: Simulation, run: MirrorRun) -> None:
         random = simulation.scheduler.random
-        self._timers = run.timers
+        self._run, self._timers = run, run.timers
         self._simulation = simulation
         self._random = random
         self._is_patient = random.random() < 0.5
@@ -73,11 +73,19 @@ class _Operator:
             return self._give_up(moved.note.number)
         if self._is_patient and (any(each.lag for each in moved.partitions) or not has_timers):
             if not has_timers and self._random.random() < 0.1:  # a resume lets the source tell them all anew
-                simulation.attempt("not asked", lambda it: resume_subscription(it, MIRROR), is_judged=False)
+                self._resume()
             return False
         done = simulation.call(lambda it: promote_topic(it, MIRRORED, planned), is_read=False, is_judged=False)
         simulation.count("move promoted" if done.is_whole else "move not equal")
         return done.is_whole
+
+    def _resume(self) -> None:
+        """Let the source tell all anew. One that dies behind the new version has sent no message: the look does."""
+        try:
+            self._simulation.call(lambda it: resume_subscription(it, MIRROR), is_read=False, is_judged=False)
+        except PenstockError as error:
+            self._simulation.scheduler.note("not asked", error)
+            self._run.has_lost_a_resume = True
 
     def _promote_late(self, planned: PlannedPromotion) -> None:
         self._simulation.attempt("no late promotion", lambda it: promote_topic(it, MIRRORED, planned), is_judged=False)
