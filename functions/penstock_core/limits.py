@@ -452,6 +452,7 @@ MARK_ATTEMPTS_MAX = 5  # at setting a ref's bits, while appends and rolls change
 MERGED_QUERIES_MAX = 8  # for one repeat of a merged append, 1 MB each: a produce waits for them
 DELETE_SEGMENTS_MAX = 1_000  # in one call: S3's DeleteObjects takes no more
 LIST_KEYS_MAX = 1_000  # in one call: S3's ListObjectsV2 answers no more
+ARCHIVE_PARTITION_VALUES_MAX = 1_000  # of the columns of --partition-by in one task: each makes a file for each day
 ARCHIVE_PART_BYTES = 8 * MIB  # one part of an upload: S3 takes 5 MiB to 5 GiB, and the last may be smaller
 
 # The memory and the threads of one function instance. Maps by zone have ZONES_MAX entries.

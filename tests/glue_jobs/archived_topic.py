@@ -15,10 +15,10 @@ from penstock_core.records.record_batch import Compression
 from penstock_core.zones.zone_state import Acks
 from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
-from penstock_spark.archive.archive_files import ArchivedGroup, archive_group
+from penstock_spark.archive.archive_files import ArchivedGroup, archive_group, try_partitions
 from penstock_spark.archive.archive_plan import Group, Plan
 from penstock_spark.archive.archive_table import ArchiveTable, ParquetTable, TableKind, claim_table
-from penstock_spark.archive.archiving import ArchiveResult, Sizes, archive_topic, rebuild_table
+from penstock_spark.archive.archiving import ArchiveResult, Preparation, Sizes, archive_topic, rebuild_table
 from penstock_spark.archive.iceberg_table import IcebergTable, open_catalog
 from penstock_spark.archive.rebuilding import Rebuild, RebuiltFile, rebuild_file
 from penstock_spark.archive.registered_schemas import Registries
@@ -158,14 +158,19 @@ class ArchivedTopic:
         topic = self.instance.topic_cache.read_through(self.topic)
         table = self.table(store, catalog)
 
-        def prepare() -> Typing | None:
+        def ready() -> Typing | None:
             before_typing()
             if schema is None:
                 return None
             assert isinstance(table, IcebergTable)
             return table.typed(*schema, partition_by)
 
-        return archive_topic(self.instance, store, topic, table, run_groups, sizes, self.log_event, prepare)
+        def check(name: str, plan: Plan) -> None:
+            if partition_by:
+                try_partitions(self.instance, store, name, plan, self.registries)
+
+        preparation = Preparation(ready=ready, check=check)
+        return archive_topic(self.instance, store, topic, table, run_groups, sizes, self.log_event, preparation)
 
     def rows(self) -> list[Row]:
         """The table's rows, as its engine reads them."""

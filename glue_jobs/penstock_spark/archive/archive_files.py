@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Partition, PartitionKey, TopicId
+from penstock_core.limits import ARCHIVE_PARTITION_VALUES_MAX
 from penstock_core.records.undecodable import raise_undecodable
 from penstock_service.instance.instance import Instance
 from penstock_spark.archive.archive_plan import Group, OffsetSpan, Plan
@@ -108,6 +109,20 @@ def archive_group(
     )
 
 
+def try_partitions(
+    instance: Instance, lake: ResultStore, table: str, plan: Plan, registries: Registries | None
+) -> None:
+    """Write the plan's first group to local disk, and nowhere else.
+
+    Raises INVALID_CONFIG for more values of the chosen columns than `ARCHIVE_PARTITION_VALUES_MAX`. Call it before the
+    plan is put: no later run could do otherwise than such a plan says.
+    """
+    if plan.typing is not None and plan.groups:
+        typer = plan_typer(plan.typing, lake, table, registries)
+        with TemporaryDirectory(prefix="penstock-archive-") as folder:
+            _write(instance, plan, plan.groups[0], Path(folder), [], typer, ARCHIVE_PARTITION_VALUES_MAX)
+
+
 def _archived(lake: ResultStore, table: str, plan: Plan, group: Group, note: bytes) -> ArchivedGroup | None:
     """The group as an earlier attempt left it; None if that attempt did not finish."""
     days = _days(note)
@@ -144,6 +159,7 @@ def _write(
     folder: Path,
     skipped: list[OffsetSpan] | None,
     typer: ValueTyper | None,
+    values_max: int | None = None,
 ) -> tuple[Sequence[DayFile], Sequence[OffsetSpan], int]:
     """The group's records in local files, the spans that retention removed first, and the number of unfit values.
 
@@ -160,7 +176,7 @@ def _write(
     while True:
         if typer is not None:
             typer.unfit = 0  # the turn before counted, too
-        files = DayFiles(folder, plan.typing)
+        files = DayFiles(folder, plan.typing, values_max=values_max)
         if skipped:
             skipped.clear()  # the turn before noted them too
         try:

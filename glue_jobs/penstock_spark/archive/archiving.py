@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from penstock_core.limits import ARCHIVE_PARTITION_VALUES_MAX
 from penstock_core.log.topic import Topic
 from penstock_service.instance.instance import Instance
 from penstock_spark.archive.archive_files import ArchivedGroup
@@ -22,9 +23,23 @@ from penstock_spark.result_store import ResultStore
 
 _SKIPPED_NAMED_MAX = 20  # undecodable batches in one line
 
-Prepare = Callable[[], Typing | None]  # readies a table, and tells how to type values
 GroupRunner = Callable[[str, Plan], Sequence[ArchivedGroup]]  # archives the groups of a table's plan
 EventLogger = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """What comes before the first new plan of a run.
+
+    `ready` readies the table, and tells how to type values. `check` raises for a plan of a table that may not be put: a
+    plan that was put has to be carried out.
+    """
+
+    ready: Callable[[], Typing | None]
+    check: Callable[[str, Plan], object]
+
+
+NOTHING_TO_PREPARE = Preparation(ready=lambda: None, check=lambda _table, _plan: None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,44 +82,39 @@ def archive_topic(
     run_groups: GroupRunner,
     sizes: Sizes,
     log_event: EventLogger,
-    prepare: Prepare = lambda: None,
+    preparation: Preparation = NOTHING_TO_PREPARE,
 ) -> ArchiveResult:
     """Finish the work of earlier runs, then archive up to the topic's present end.
 
-    `prepare` runs once, when no earlier plan is left: a plan types values for the columns that the table had then, so a
-    rebuild has to come behind it.
+    The preparation comes once, when no earlier plan is left: a plan types values for the columns that the table had
+    then, so a rebuild has to come behind it.
 
     Each turn commits one plan, which advances the table, so the loop ends at that end. Raises the errors of
     `make_plan`, of the tasks and of the commit. Earlier commits stay.
     """
     until = high_watermarks(instance, topic)
     total = ArchiveResult(topic=topic.name, table=table.name)
-    typing, is_prepared = None, False
+    typing, is_ready = None, False
     while True:
         committed = table.committed()
         plan = find_plan(lake, table.name, committed.number + 1)
         if plan is None:
-            if not is_prepared:
-                typing, is_prepared = prepare(), True
+            is_first = not is_ready
+            if is_first:
+                typing, is_ready = preparation.ready(), True
             made = make_plan(
                 instance, topic, committed, until, group_bytes=sizes.group_bytes, commit_bytes=sizes.commit_bytes
             )
             if made is None:
                 return total
-            plan = put_plan(lake, table.name, replace(made, typing=typing))
+            made = replace(made, typing=typing)
+            if is_first:
+                preparation.check(table.name, made)
+            plan = put_plan(lake, table.name, made)
         groups = run_groups(table.name, plan)
         table.commit(plan, [file for each in groups for file in each.files])
         _count(total, plan, groups)
-        expired = [*plan.expired, *(span for each in groups for span in each.expired)]
-        if expired:
-            log_event("expired", topic=topic.name, table=table.name, offsets=[_named(each) for each in expired])
-        skipped = [span for each in groups for span in each.skipped]
-        if skipped:
-            named = [_named(each) for each in skipped[:_SKIPPED_NAMED_MAX]]
-            log_event("skipped", topic=topic.name, table=table.name, batches=len(skipped), first=named)
-        unfit = sum(each.unfit for each in groups)
-        if unfit:
-            log_event("unfit", topic=topic.name, table=table.name, commit=plan.number, records=unfit)
+        _tell(log_event, topic, table.name, plan, groups)
         left = sum(max(0, end - plan.next_offsets.get(partition, 0)) for partition, end in until.items())
         log_event("committed", topic=topic.name, commit=plan.number, records=total.records, offsets_left=left)
 
@@ -172,6 +182,24 @@ def remove_table_orphans(lake: ResultStore, table: IcebergTable, log_event: Even
         return
     removed = remove_orphans(lake, kept)
     log_event("orphans", table=table.name, files=removed.files, bytes=removed.file_bytes)
+
+
+def _tell(log_event: EventLogger, topic: Topic, table: str, plan: Plan, groups: Sequence[ArchivedGroup]) -> None:
+    """Log what a commit lacks, and what is wrong with it."""
+    expired = [*plan.expired, *(span for each in groups for span in each.expired)]
+    if expired:
+        log_event("expired", topic=topic.name, table=table, offsets=[_named(each) for each in expired])
+    skipped = [span for each in groups for span in each.skipped]
+    if skipped:
+        named = [_named(each) for each in skipped[:_SKIPPED_NAMED_MAX]]
+        log_event("skipped", topic=topic.name, table=table, batches=len(skipped), first=named)
+    unfit = sum(each.unfit for each in groups)
+    if unfit:
+        log_event("unfit", topic=topic.name, table=table, commit=plan.number, records=unfit)
+    if plan.typing is not None and plan.typing.partition_by:
+        most = max((len(each.files) for each in groups), default=0)
+        if most > ARCHIVE_PARTITION_VALUES_MAX:
+            log_event("many_files", topic=topic.name, of_a_task=most, partition_by=plan.typing.partition_by)
 
 
 def _count(total: ArchiveResult, plan: Plan, groups: Sequence[ArchivedGroup]) -> None:

@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.limits import MIB
-from penstock_spark.archive.typed_columns import FILE_SCHEMA, Typing
+from penstock_spark.archive.typed_columns import FILE_SCHEMA, Typing, parse_partition
 
 ROW_GROUP_BYTES = 32 * MIB
 WAITING_BYTES_MAX = 64 * MIB
@@ -68,8 +70,11 @@ class _Day:
 class DayFiles:
     """The files of one group."""
 
-    def __init__(self, folder: Path, typing: Typing | None = None) -> None:
+    def __init__(self, folder: Path, typing: Typing | None = None, *, values_max: int | None = None) -> None:
+        """`values_max` bounds the values of the chosen columns: `add` raises INVALID_CONFIG beyond."""
         self._folder = folder
+        self._values_max = values_max
+        self._values: set[_Key] = set()
         self._schema = FILE_SCHEMA if typing is None else typing.file_schema()
         self._partition_by = () if typing is None else typing.partition_by
         self._days: dict[_Key, _Day] = {}
@@ -81,7 +86,7 @@ class DayFiles:
         times: np.ndarray[tuple[int], np.dtype[np.int64]] = np.asarray(batch.column("timestamp").cast(pa.int64()))
         days = times // _DAY_US
         codes = np.unique(days, return_inverse=True)[1]
-        columns = [batch.column(name) for name in self._partition_by]
+        columns = [_partition(batch, name) for name in self._partition_by]
         for column in columns:
             values = column.dictionary_encode(null_encoding="encode")
             # The numbers stay below the rows' count, so that no product of them overflows.
@@ -110,6 +115,15 @@ class DayFiles:
                 part.unlink(missing_ok=True)
 
     def _add(self, key: _Key, batch: pa.RecordBatch) -> None:
+        if self._values_max is not None:
+            self._values.add(key[1:])
+            if len(self._values) > self._values_max:
+                raise PenstockError(
+                    ErrorCode.INVALID_CONFIG,
+                    f"--partition-by {','.join(self._partition_by)}: the records of one task have more than "
+                    f"{self._values_max:,} values, and each makes a file for each day: choose columns of fewer values, "
+                    "or day(column) of a time",
+                )
         day = self._days.setdefault(key, _Day())
         held_bytes = batch.nbytes + _BATCH_BYTES
         day.waiting.append(batch)
@@ -150,6 +164,13 @@ class DayFiles:
 
     def _writer(self, path: Path) -> pq.ParquetWriter:
         return pq.ParquetWriter(path, self._schema, compression=COMPRESSION, use_dictionary=_FEW_VALUES)
+
+
+def _partition(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """The column, or the days or hours of its times, as Iceberg counts them: from 1970, downwards before."""
+    transform, column = parse_partition(name)
+    found = batch.column(column)
+    return found if transform == "identity" else pc.floor_temporal(found, unit=transform).cast(pa.int64())
 
 
 def _named(key: _Key) -> str:

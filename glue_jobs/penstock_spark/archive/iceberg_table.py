@@ -32,6 +32,7 @@ from penstock_spark.archive.typed_columns import (
     Typing,
     ValueColumns,
     may_partition,
+    parse_partition,
     table_fields,
     value_columns,
 )
@@ -513,37 +514,42 @@ def _typing(kind: str, text: str, schema: "Schema", partition_by: Sequence[str],
 
 
 def _partitions_of(table: "Table") -> list[str]:
-    """The columns of which a file of the table has one value, by their present names."""
-    ids = _identities(table.metadata)
-    return [name for each in ids.values() if (name := table.schema().find_column_name(each)) is not None]
+    """The columns of which a file of the table has one value, by their present names, as an option names them."""
+    found = [(transform, table.schema().find_column_name(each)) for transform, each in _chosen(table.metadata).values()]
+    named = [(transform, name) for transform, name in found if name is not None]
+    return [name if transform == "identity" else f"{transform}({name})" for transform, name in named]
 
 
-def _identities(metadata: "TableMetadata") -> dict[str, int]:
-    """The chosen columns of the newest partitions: their ids, by the partition field's name."""
-    from pyiceberg.transforms import IdentityTransform
-
+def _chosen(metadata: "TableMetadata") -> dict[str, tuple[str, int]]:
+    """The transforms and columns of the newest partitions without the records' day, by the partition field's name."""
     return {
-        each.name: each.source_id for each in metadata.spec().fields if isinstance(each.transform, IdentityTransform)
+        each.name: (str(each.transform), each.source_id)
+        for each in metadata.spec().fields
+        if each.source_id != TIMESTAMP_ID
     }
 
 
 def _lay_out(transaction: "Transaction", typing: Typing | None) -> None:
     """Let the table's partitions be those that files of this typing have. Columns are known by id: names may change."""
-    from pyiceberg.transforms import IdentityTransform
+    from pyiceberg.transforms import parse_transform
 
-    fields = [] if typing is None else [typing.file_schema().field(each) for each in typing.partition_by]
-    wanted = [int(each.metadata[b"PARQUET:field_id"]) for each in fields]
-    current = _identities(transaction.table_metadata)
+    wanted: list[tuple[str, int]] = []
+    for each in () if typing is None else typing.partition_by:
+        transform, column = parse_partition(each)
+        assert typing is not None
+        wanted.append((transform, int(typing.file_schema().field(column).metadata[b"PARQUET:field_id"])))
+    current = _chosen(transaction.table_metadata)
     if set(wanted) != {*current.values()}:
         with transaction.update_spec() as update:
-            for name, column in current.items():
-                if column not in wanted:
+            for name, found in current.items():
+                if found not in wanted:
                     update.remove_field(name)
-            for column in wanted:
-                if column not in current.values():
+            for transform, number in wanted:
+                if (transform, number) not in current.values():
                     # A rebuild may make another column of that name, and older partitions keep theirs.
-                    name = str(transaction.table_metadata.schema().find_column_name(column))
-                    update.add_field(name, IdentityTransform(), f"{name}_{column}")
+                    name = str(transaction.table_metadata.schema().find_column_name(number))
+                    of_time = "" if transform == "identity" else f"_{transform}"
+                    update.add_field(name, parse_transform(transform), f"{name}{of_time}_{number}")
 
 
 def _data_file(table: "Table", metadata: "TableMetadata", uri: str) -> "DataFile":

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow.parquet as pq
 
+from penstock_core.limits import ARCHIVE_PARTITION_VALUES_MAX
 from penstock_spark.archive.archive_files import ArchivedFile, plan_typer
 from penstock_spark.archive.day_files import DayFiles, data_path
 from penstock_spark.archive.registered_schemas import Registries
@@ -65,7 +66,7 @@ def rebuild_file(lake: ResultStore, rebuild: Rebuild, index: int, registries: Re
     filesystem, root = lake.filesystem()
     typer = plan_typer(rebuild.typing, lake, rebuild.table, registries)
     with TemporaryDirectory(prefix="penstock-rebuild-") as folder:
-        days = DayFiles(Path(folder), rebuild.typing)
+        days = DayFiles(Path(folder), rebuild.typing, values_max=ARCHIVE_PARTITION_VALUES_MAX)
         with filesystem.open_input_file(root + rebuild.paths[index]) as opened:
             rows = pq.ParquetFile(opened).iter_batches(batch_size=_ROWS, columns=FILE_SCHEMA.names)
             for batch in in_parts(rows):

@@ -12,6 +12,7 @@ say so. So is an object whose fields the schema does not name.
 
 import base64
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -51,6 +52,7 @@ COLUMNS_MAX = 1_000  # nested ones included; engines plan badly beyond
 DEPTH_MAX = 16
 _UTC = pa.timestamp("us", "UTC")
 _NO_PARTITIONS = ("offset", RAW, RAW_REASON)
+_OF_TIME = re.compile(r"(day|hour)\((.+)\)")
 _TAKEN = {*FILE_SCHEMA.names, RAW, RAW_REASON, "day"}  # the partitions of tables are named day
 _DECIMAL = (38, 9)
 
@@ -94,7 +96,7 @@ class ValueColumns:
 class Typing:
     """The schema by which a plan types values: its kind, of `FORMATS` or `REGISTERED`, its text, the files' columns.
 
-    A file has one day, and one value of each column of `partition_by`.
+    A file has one day, and one value of each column of `partition_by`; `day(column)` has one day of a time.
     """
 
     kind: str
@@ -109,8 +111,12 @@ class Typing:
             if not may_partition(file_schema, name):
                 raise _invalid(
                     f"--partition-by {name!r:.100}: name a column of the table, at its top, that is a string, a whole "
-                    "number, a boolean or a date"
+                    "number, a boolean or a date; or give day(column) or hour(column) of one with times"
                 )
+        sources = [parse_partition(each)[1] for each in partition_by]
+        twice = next((each for each in sources if sources.count(each) > 1), None)
+        if twice is not None:
+            raise _invalid(f"--partition-by names column {twice!r:.100} twice: give it once, by its day or its hour")
         columns = base64.b64encode(file_schema.serialize()).decode()
         return cls(kind=kind, schema=schema, columns=columns, partition_by=tuple(partition_by))
 
@@ -119,10 +125,19 @@ class Typing:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.columns)))
 
 
+def parse_partition(name: str) -> tuple[str, str]:
+    """The transform, as Iceberg names it, and the column of `country`, `day(at)` or `hour(at)`."""
+    found = _OF_TIME.fullmatch(name)
+    return ("identity", name) if found is None else (found[1], found[2])
+
+
 def may_partition(schema: pa.Schema, name: str) -> bool:
-    """True if files can have one value of that column."""
-    kind = schema.field(name).type if name in schema.names and name not in _NO_PARTITIONS else pa.null()
+    """True if files can have one value of that column, or of its day or hour."""
+    transform, column = parse_partition(name)
+    kind = schema.field(column).type if column in schema.names and column not in _NO_PARTITIONS else pa.null()
     types = pa.types
+    if transform != "identity":
+        return bool(types.is_timestamp(kind)) and column not in FILE_SCHEMA.names
     kinds = types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_date
     return any(is_kind(kind) for is_kind in kinds)
 

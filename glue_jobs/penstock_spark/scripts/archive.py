@@ -8,7 +8,7 @@ no harm: penstock_spark/archive/archive_plan.py argues why. docs/how-to/archive.
 
 import sys
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,12 +18,14 @@ from penstock_core.limits import MIB
 from penstock_core.log.topic import Topic
 from penstock_service.adapters.aws import Storage
 from penstock_service.instance.instance import Instance
-from penstock_spark.archive.archive_files import ArchivedFile, ArchivedGroup, archive_group
+from penstock_spark.archive.archive_files import ArchivedFile, ArchivedGroup, archive_group, try_partitions
 from penstock_spark.archive.archive_plan import Plan
 from penstock_spark.archive.archive_table import LAKE, ParquetTable, TableKind, claim_table
 from penstock_spark.archive.archiving import (
+    NOTHING_TO_PREPARE,
     ArchiveResult,
     GroupRunner,
+    Preparation,
     Sizes,
     archive_topic,
     merge_files,
@@ -51,6 +53,7 @@ from penstock_spark.result_store import ResultStore, open_results, results_uri
 from penstock_spark.storage import open_instance
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyspark import SparkContext
 
 GROUP_BYTES = 64 * MIB  # one task's work, in seconds, and files that engines like to read
@@ -77,6 +80,7 @@ def main(argv: Sequence[str]) -> None:
         skips = options.on_undecodable == "skip"
         runners = _Runners(
             groups=_group_runner(spark.sparkContext, storage, uri, skips_undecodable=skips),
+            trial=_trial_runner(spark.sparkContext, storage, uri),
             rebuild=_rebuild_runner(spark.sparkContext, storage, uri) if options.rebuild else None,
             latest=_latest_runner(spark.sparkContext, storage, uri) if options.latest else None,
             merge=_merge_runner(spark.sparkContext, storage, uri) if options.merge_files else None,
@@ -129,7 +133,8 @@ def _parser() -> ArgumentParser:
         action="append",
         default=[],
         metavar="TOPIC=COLUMN,…",
-        help="new files of the topic's typed table have one value of each of these columns; TOPIC= for days alone",
+        help="new files of the topic's typed table have one value of each of these columns, or of day(COLUMN) and "
+        "hour(COLUMN) of times; TOPIC= for days alone",
     )
     parser.add_argument(
         "--latest", action="store_true", help="also keep a table of the latest record of each key of compacted topics"
@@ -145,6 +150,7 @@ class _Runners:
     """The parts of the work as Spark runs them; None for those that the options leave out."""
 
     groups: GroupRunner
+    trial: Callable[[str, Plan], object]
     rebuild: RebuildRunner | None
     latest: LatestRunner | None
     merge: MergeRunner | None
@@ -168,17 +174,32 @@ def _archive(
     name = claim_table(lake, topic, TableKind.ICEBERG)
     table = IcebergTable(catalog, namespace, lake, name)
 
-    def prepare() -> Typing | None:
+    def ready() -> Typing | None:
         if schema is None:
             return None
         if runners.rebuild is not None:
             rebuild_table(table, schema, runners.rebuild, log_event, partition_by)
         return table.typed(*schema, partition_by)
 
-    result = archive_topic(instance, lake, topic, table, runners.groups, sizes, log_event, prepare)
+    check = runners.trial if partition_by else NOTHING_TO_PREPARE.check
+    preparation = Preparation(ready=ready, check=check)
+    result = archive_topic(instance, lake, topic, table, runners.groups, sizes, log_event, preparation)
+    _keep_tables(lake, (catalog, namespace), topic, table, runners, schema)
+    return result
+
+
+def _keep_tables(
+    lake: ResultStore,
+    place: "tuple[Catalog, str]",
+    topic: Topic,
+    table: IcebergTable,
+    runners: _Runners,
+    schema: tuple[str, str] | None,
+) -> None:
+    """Bring the table of latest rows up to date, join small files, and remove those of killed runs, as asked."""
     if runners.latest is not None and topic.config.is_compacted:
         name = claim_table(lake, topic, TableKind.ICEBERG, LATEST_SUFFIX)
-        latest = IcebergTable(catalog, namespace, lake, name)
+        latest = IcebergTable(*place, lake, name)
         typing = None if schema is None else latest.typed(*schema)
         merge_latest(table, latest, topic, typing, runners.latest, log_event)
         if runners.removes_orphans:
@@ -187,7 +208,16 @@ def _archive(
         merge_files(table, runners.merge, log_event)
     if runners.removes_orphans:
         remove_table_orphans(lake, table, log_event)
-    return result
+
+
+def _trial_runner(context: "SparkContext", storage: Storage, uri: str) -> Callable[[str, Plan], object]:
+    def run_trial(table: str, plan: Plan) -> None:
+        registries = partial(open_registry, storage)
+        context.parallelize([plan], 1).foreach(
+            lambda each: try_partitions(open_instance(storage), open_results(uri, storage), table, each, registries)
+        )
+
+    return run_trial
 
 
 def _merge_runner(context: "SparkContext", storage: Storage, uri: str) -> MergeRunner:

@@ -1,6 +1,7 @@
 """Typed tables by day and chosen columns: a file has one value of each, through kills, schema changes and rebuilds."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock_core.errors import ErrorCode, PenstockError
+from penstock_spark.archive import archive_files, rebuilding
 from penstock_spark.archive.archive_table import TableKind
 from penstock_spark.archive.archiving import Sizes, merge_files
 from penstock_spark.archive.day_files import DayFiles
@@ -192,11 +194,13 @@ def test_small_files_of_a_value_are_joined_and_those_of_older_partitions_are_lef
     assert ids_where(archived, "country = 'DE'") == [1, *range(1, 40, 5)]
 
 
-@pytest.mark.parametrize("name", ["nowhere", "value", "headers", "_raw", "offset", "timestamp"])
+@pytest.mark.parametrize(
+    "name", ["nowhere", "value", "headers", "_raw", "offset", "timestamp", "day(timestamp)", "hour(country)", "day(x)"]
+)
 def test_column_that_makes_no_partitions_is_refused(archived: ArchivedTopic, name: str) -> None:
     append(archived, 1)
 
-    with pytest.raises(PenstockError, match=f"--partition-by '{name}': name a column") as raised:
+    with pytest.raises(PenstockError, match=re.escape(f"--partition-by '{name}': name a column")) as raised:
         archived.archive(schema=schema(), partition_by=[name])
 
     assert raised.value.code is ErrorCode.INVALID_CONFIG
@@ -211,6 +215,68 @@ def test_option_names_each_topic_of_the_run_once(archived: ArchivedTopic) -> Non
     for wrong in (["other=a"], ["Web.orders"], ["Web.orders=a,a"], ["Web.orders=a", "Web.orders=b"]):
         with pytest.raises(PenstockError, match="give TOPIC=COLUMN"):
             read_partitions(wrong, topics)
+
+
+TIMES = ["2026-11-21T23:30:00Z", "2026-11-22T00:30:00+02:00", "1969-12-31T23:59:59Z", None, "2026-11-21T22:05:00Z"]
+
+
+@pytest.mark.parametrize(
+    ("transform", "wanted", "rows"),
+    [("day", [[0, 1, 4], [2], [3]], [0, 1, 4]), ("hour", [[0], [1, 4], [2], [3]], [1, 4])],
+)
+def test_files_have_one_day_or_hour_of_a_column_with_times_and_a_filter_reads_them_alone(
+    archived: ArchivedTopic, transform: str, wanted: list[list[int]], rows: list[int]
+) -> None:
+    when = {"properties": {"id": {"type": "integer"}, "at": {"type": "string", "format": "date-time"}}}
+    for number, each in enumerate(TIMES):
+        archived.append_values(json.dumps({"id": number, "at": each}).encode())
+
+    one_commit = Sizes(group_bytes=10**6, commit_bytes=10**6)
+    archived.archive(one_commit, schema=("json", json.dumps(when)), partition_by=[f"{transform}(at)"])
+
+    table = archived.catalog().load_table(("penstock", "web_orders"))
+    tasks = list(table.scan().plan_files())
+    files = [pq.read_table(str(each.file.file_path).removeprefix("file://"))["id"].to_pylist() for each in tasks]
+    assert sorted(files) == wanted
+    condition = "at >= '2026-11-21T22:00:00+00:00' and at < '2026-11-21T22:59:00+00:00'"
+    [task] = table.scan(row_filter=condition).plan_files()
+    assert pq.read_table(str(task.file.file_path).removeprefix("file://"))["id"].to_pylist() == rows
+    assert ids_where(archived, condition) == [1, 4]
+
+    archived.append_values(b'{"id": 5, "at": "2026-11-23T00:00:00Z"}')
+    archived.archive(schema=("json", json.dumps(when)))  # the partitions stay
+    table = archived.catalog().load_table(("penstock", "web_orders"))
+    assert [str(each.transform) for each in table.spec().fields] == ["day", transform]
+    archived.rebuild(("json", json.dumps(when)))
+    assert [row["id"] for row in archived.table_rows()] == [*range(6)]
+    archived.append_values(b'{"id": 6, "at": null}')
+    archived.archive(schema=("json", json.dumps(when)), partition_by=["id"])
+    assert ids_where(archived, condition) == [1, 4]
+
+
+def test_column_of_too_many_values_is_refused_before_a_plan_is_put_and_a_rebuild_changes_nothing(
+    archived: ArchivedTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_files, "ARCHIVE_PARTITION_VALUES_MAX", 8)
+    monkeypatch.setattr(rebuilding, "ARCHIVE_PARTITION_VALUES_MAX", 8)
+    append(archived, *range(4))
+    told = "--partition-by id: the records of one task have more than 8 values"
+    archived.archive(schema=schema(), partition_by=["id"])
+    append(archived, *range(4, 14))
+
+    with pytest.raises(PenstockError, match=told) as raised:
+        archived.archive(schema=schema(), partition_by=["id"])
+
+    assert raised.value.code is ErrorCode.INVALID_CONFIG
+    archived.archive(schema=schema(), partition_by=["country"])
+    assert [row["id"] for row in archived.table_rows()] == [*range(14)]
+    assert partition_names(archived) == ["day", "country"]
+    append(archived, *range(14, 30))
+    archived.archive(Sizes(group_bytes=10**6, commit_bytes=10**6), schema=schema(), partition_by=[])
+    with pytest.raises(PenstockError, match=told):
+        archived.rebuild(schema(), partition_by=["id"])
+    assert partition_names(archived) == ["day"]
+    assert [row["id"] for row in archived.table_rows() if row["id"] > 13] == [*range(14, 30)]
 
 
 def test_days_and_values_make_files_whose_memory_is_bounded(tmp_path: Path) -> None:
