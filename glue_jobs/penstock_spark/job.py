@@ -80,7 +80,7 @@ def add_on_undecodable(parser: argparse.ArgumentParser) -> None:
 
 
 def describe_failure(error: Exception) -> dict[str, Any]:
-    """The error as one fact of a line. Of what a Spark worker raised, its last line; bounded."""
+    """The error as one fact of a line. The last line of the error that a Spark worker raised, bounded."""
     if isinstance(error, PenstockError):
         return error.to_json()
     text = str(error)

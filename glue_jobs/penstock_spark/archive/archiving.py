@@ -29,7 +29,7 @@ EventLogger = Callable[..., None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """What comes before the first new plan of a run.
+    """The work before the first new plan of a run.
 
     `ready` readies the table, and tells how to type values. `check` raises for a plan of a table that may not be put: a
     plan that was put has to be carried out.

@@ -24,7 +24,7 @@ from penstock_spark.archive.archive_plan import CommittedFiles, Plan, offsets_of
 from penstock_spark.archive.archive_table import find_plan
 from penstock_spark.archive.latest_rows import LatestRows
 from penstock_spark.archive.merging_files import Merge, MergedFiles, SmallFile, plan_groups
-from penstock_spark.archive.orphan_files import KeptFiles
+from penstock_spark.archive.orphan_files import KeptFiles, last_two
 from penstock_spark.archive.rebuilding import Rebuild
 from penstock_spark.archive.typed_columns import (
     FILE_SCHEMA,
@@ -309,21 +309,42 @@ class IcebergTable:
                     update.append_data_file(file)
 
     def kept_files(self) -> KeptFiles | None:
-        """The files of all snapshots; None for a table without one. Reads each manifest once."""
+        """The files of all snapshots; None for a table without one. Reads each manifest and each metadata file once.
+
+        Raises INVALID_CONFIG if another table lies at the same place: it may have files of this one.
+        """
         table = self._load()
         current = None if table is None else table.current_snapshot()
         if table is None or current is None:
             return None
+        folder = f"{self._name}/metadata/"
+        for name in self._lake.names(folder):
+            if name.endswith(".metadata.json"):
+                self._check_own(table, self._lake.uri(folder + name))
         manifests = {
             each.manifest_path: each for snapshot in table.snapshots() for each in snapshot.manifests(table.io)
         }
         entries = (each for manifest in manifests.values() for each in manifest.fetch_manifest_entry(table.io))
         return KeptFiles(
             table=self._name,
-            paths=frozenset(self._path(each.data_file) for each in entries),
+            names=frozenset(last_two(each.data_file.file_path) for each in entries),
             committed=_committed(table).number,
             snapshot_ms=current.timestamp_ms,
         )
+
+    def _check_own(self, table: "Table", uri: str) -> None:
+        from pyiceberg.serializers import FromInputFile
+
+        try:
+            found = FromInputFile.table_metadata(table.io.new_input(uri)).table_uuid
+        except FileNotFoundError:  # a commit has just removed it
+            return
+        if found != table.metadata.table_uuid:
+            raise PenstockError(
+                ErrorCode.INVALID_CONFIG,
+                f"{uri} is of another table than {'.'.join(self._identifier)} of this catalog, and the two may have "
+                "files in common, so none is removed: if no catalog has that table any more, remove its metadata",
+            )
 
     def _paths(self, table: "Table", snapshot_id: int | None = None) -> tuple[str, ...]:
         """The files of a snapshot, by their paths in the store. Raises INVALID_CONFIG for files of deleted rows."""

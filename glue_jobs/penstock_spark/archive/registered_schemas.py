@@ -140,7 +140,7 @@ def _avro_reader(text: str, registry: Registry, schemas: "_WriterSchemas") -> Ca
 
 
 def _reader_of(schema: Schema, schema_id: Hashable, reader: Any) -> Callable[[bytes], Any] | str:
-    """What reads values of this schema, or why none does: a stranger's schema must not stop the topic's archive."""
+    """The reader of this schema, or why there is none: a stranger's schema must not stop a topic's archive."""
     if schema.kind != "AVRO":
         return f"schema {schema_id} is of kind {schema.kind}, and the table's is of Avro"
     try:

@@ -405,7 +405,7 @@ def _document(schema: Any) -> tuple[str | None, Any]:
 
 
 def _text_of(text: str) -> Any:
-    """What JSON makes of a registry's schema. No record is to blame for one that is none: raises InvalidError."""
+    """The JSON document of a registry's schema. No record is to blame for one that is none: raises InvalidError."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
+from penstock_core.errors import PenstockError
 from penstock_spark.archive import orphan_files
 from penstock_spark.archive.archive_table import TableKind
 from penstock_spark.archive.archiving import merge_files, remove_table_orphans
-from penstock_spark.archive.iceberg_table import IcebergTable
+from penstock_spark.archive.iceberg_table import IcebergTable, open_catalog
 from penstock_spark.archive.merging_files import Merge, MergedFiles, merge_group
-from penstock_spark.archive.orphan_files import MARGIN_MS, KeptFiles, orphans
+from penstock_spark.archive.orphan_files import MARGIN_MS, KeptFiles, last_two, orphans
 from penstock_spark.result_store import StoredObject
 from tests.glue_jobs.archive.test_partitions import append, schema
 from tests.glue_jobs.archived_topic import ArchivedTopic, DyingWriter
+from tests.glue_jobs.storages import SOME_STORAGE
 from tests.support.service import Intercepted, Killed
 
-KEPT = KeptFiles(
-    table="t", paths=frozenset({"t/data/day=x/000000000001-00000.parquet"}), committed=3, snapshot_ms=10**12
-)
+KEPT = KeptFiles(table="t", names=frozenset({"day=x/000000000001-00000.parquet"}), committed=3, snapshot_ms=10**12)
 OLD_MS = KEPT.snapshot_ms - MARGIN_MS
 DIGEST = "0123456789abcdef"
 
@@ -168,3 +168,31 @@ def test_run_removes_a_bounded_number(archived: ArchivedTopic, monkeypatch: pyte
 
 def test_table_without_a_snapshot_is_left(archived: ArchivedTopic) -> None:
     assert removed(archived) == 0
+
+
+def test_nothing_goes_from_a_place_that_a_table_of_another_catalog_shares(archived: ArchivedTopic) -> None:
+    """The second catalog commits the plans and files of the first one, whose joined files it does not know."""
+    for number in range(6):
+        append(archived, number)
+        archived.archive()
+
+    def run(planned: Merge) -> list[MergedFiles]:
+        return [merge_group(archived.lake, planned, index) for index in range(len(planned.groups))]
+
+    merge_files(table_of(archived), run, archived.log_event)
+    age(archived)
+    first, second = archived.open_catalog, f"sqlite:///{archived.folder}/second.db"
+    archived.open_catalog = lambda: open_catalog(second, SOME_STORAGE)
+    append(archived, 6)
+    archived.archive()
+    age(archived)
+
+    for other in (archived.open_catalog, first):
+        archived.open_catalog = other
+        with pytest.raises(PenstockError, match=r"is of another table than penstock\.web_orders"):
+            removed(archived)
+    assert len(archived.table_rows()) == 6
+
+
+def test_file_that_an_engine_names_by_another_form_of_its_path_stays() -> None:
+    assert last_two("s3a://bucket/other/t/data/day=x/000000000001-00000.parquet") in KEPT.names
