@@ -119,7 +119,7 @@ def _push(service: MemoryPenstock, tracer: Tracer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_kind", "files_max", "functions_max"), [(_produce, 48, 195), (_acquire, 60, 310), (_push, 48, 240)]
+    ("request_kind", "files_max", "functions_max"), [(_produce, 48, 175), (_acquire, 60, 300), (_push, 48, 235)]
 )
 def test_warm_request_enters_no_more_files_and_functions_than_agreed(
     service: MemoryPenstock,
