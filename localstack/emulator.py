@@ -130,7 +130,7 @@ def _environment(places: Places, port: int) -> dict[str, str]:
 
     It does not set AWS_ENDPOINT_URL, because the emulator gives it to its functions.
     """
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PENSTOCK_SESSIONS") if name in os.environ}
     return kept | {
         "AUTH": "true",
         "BIND_HOST": HOST,

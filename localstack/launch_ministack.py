@@ -3,8 +3,9 @@
 MiniStack's Python runs this file; nothing here may import Penstock. request_guard.py has the check, and
 event_api_types.py the CloudFormation types that MiniStack lacks. event_policies.py lets policies decide about wake-ups.
 resource_policies.py lets policies of queues and event buses mean what they mean on AWS, and disabled_mappings.py lets a
-disabled mapping say so. token_checks.py lets an API check tokens. like_aws/ has rules of AWS that the emulator lacks.
-All of them are off until `penstock local up --like-aws` switches some on.
+disabled mapping say so. token_checks.py lets an API check tokens. shared_sessions.py lets a stack call another one.
+like_aws/ has rules of AWS that the emulator lacks. All of them are off until `penstock local up --like-aws` switches
+some on.
 
 MiniStack's own CRC-32C is pure Python at 5 MB/s, and every produce puts its segment three times. With the compiled one,
 the local stack takes 12 times as many MB/s (commit 0daf8ee). The check and its outcome stay the same.
@@ -29,7 +30,7 @@ from pathlib import Path
 import crc32c
 from ministack import app as ministack_app
 from ministack.core import iam_actions, iam_evaluator, lambda_runtime
-from ministack.services import apigateway, appsync_events, eventbridge, lambda_svc, s3
+from ministack.services import apigateway, appsync_events, eventbridge, lambda_svc, s3, sts
 from ministack.services.cloudformation import provisioners
 
 _extracting = threading.Lock()
@@ -75,6 +76,7 @@ _ours("event_api_types").add_event_api_types(provisioners._RESOURCE_HANDLERS, ap
 _ours("event_policies").add_event_policies(appsync_events, iam_evaluator)
 _ours("disabled_mappings").tell_disabled_mappings(provisioners._RESOURCE_HANDLERS, lambda_svc)
 _ours("resource_policies").add_resource_policies(iam_actions, iam_evaluator, eventbridge)
+_ours("shared_sessions").share_sessions(sts, os.environ.get("PENSTOCK_SESSIONS"))
 token_checks = _ours("token_checks")
 token_checks.add_token_checks(apigateway)
 ministack_app.app = _ours("request_guard").guarded(
