@@ -3,7 +3,7 @@
 MiniStack's Python runs this file; nothing here may import Penstock. request_guard.py has the check, and
 event_api_types.py the CloudFormation types that MiniStack lacks. event_policies.py lets policies decide about wake-ups.
 resource_policies.py lets policies of queues and event buses mean what they mean on AWS, and disabled_mappings.py lets a
-disabled mapping say so. token_checks.py lets an API check tokens. shared_sessions.py lets a stack call another one.
+disabled mapping say so. token_checks.py lets an API check tokens, and a stack call another one.
 like_aws/ has rules of AWS that the emulator lacks. All of them are off until `penstock local up --like-aws` switches
 some on.
 
@@ -76,9 +76,9 @@ _ours("event_api_types").add_event_api_types(provisioners._RESOURCE_HANDLERS, ap
 _ours("event_policies").add_event_policies(appsync_events, iam_evaluator)
 _ours("disabled_mappings").tell_disabled_mappings(provisioners._RESOURCE_HANDLERS, lambda_svc)
 _ours("resource_policies").add_resource_policies(iam_actions, iam_evaluator, eventbridge)
-_ours("shared_sessions").share_sessions(sts, os.environ.get("PENSTOCK_SESSIONS"))
 token_checks = _ours("token_checks")
 token_checks.add_token_checks(apigateway)
+token_checks.share_sessions(sts, os.environ.get("PENSTOCK_SESSIONS"))
 ministack_app.app = _ours("request_guard").guarded(
     _ours("like_aws.layer").around(ministack_app.app), partial(token_checks.takes_token, apigateway)
 )

@@ -18,6 +18,7 @@ from bench.bill.deployment import (
 from bench.bill.idle_consumers import bill_busy_member
 from bench.bill.shared_records import bill_waiting_worker
 from bench.money.capture import (
+    MANY_PARTITIONS,
     MANY_SEGMENTS,
     ROUNDS,
     TOPIC,
@@ -35,7 +36,7 @@ from bench.money.capture import (
 from penstock import Admin
 from penstock_cdk.settings import FUNCTION_SIZES
 from penstock_core.ids import Partition, PartitionKey, TopicId
-from penstock_core.limits import KIB, MIB, MIRROR_OFFSETS_MS
+from penstock_core.limits import KIB, MIB, MIRROR_OFFSETS_MS, MIRROR_REST_MS
 from penstock_core.log.inline import BOUNDS_OF_PROFILES
 from penstock_core.log.wake_up import PushEvent
 from penstock_core.mirror.push import MirrorPush, PushAnswer, push_header
@@ -51,6 +52,7 @@ _GROUP, _SUBSCRIPTION = "workers", "packing"
 _TARGET = {"lambda": "arn:aws:lambda:us-east-1:123456789012:function:pack"}
 _STAGE_URL = "https://b.example"
 MIRRORED_SIZES = (KIB, 64 * KIB, MIB, 3 * MIB)  # the bytes of a push of one request
+_ONE_LANE = {"mode": "ordered", "start": "earliest", "concurrency": 1}
 _DELIVER_GB = FUNCTION_SIZES["deliver"].memory_mb / KIB
 _POLLS = 2  # Lambda's requests to SQS for each message: it is received, and deleted
 _WARM_UP = 4
@@ -136,6 +138,37 @@ def count_mirroring(
     moved_gb_s = _DELIVER_GB * FUNCTION_MS_PER_MIB * size * segments / MIB / 1_000
     source["LAMBDA_GB_SECONDS"] = round(source["LAMBDA_GB_SECONDS"] + moved_gb_s, 6)
     return source, _count_appended(profile, pushes, inline_bytes_max)
+
+
+def count_mirror_round(profile: BilledProfile, partitions: int, pushes: int) -> Counts:
+    """One delivery of a lane to a mirror that rests between two: it pushes a request of 1 KiB of some partitions."""
+    opened = topic_of(profile, partitions, pushes=True)
+    with opened as counting, producer_of(counting.deployment) as producer:
+        deployment, taken = counting.deployment, list[int]()
+        targets, queue = deployment.instance.stores.targets, deployment.instance.stores.deliveries
+        assert isinstance(targets, MemoryTargets)
+        assert isinstance(queue, MemoryDeliveryQueue)
+
+        def take(_: StageTarget, push: MirrorPush) -> PushAnswer:
+            taken.append(len(push.parts))
+            return PushAnswer(next_offset=push.next_offset, topic_id="mirrored")
+
+        targets.stage = take
+        with Admin(transport=deployment) as admin:
+            admin.put_subscription(_SUBSCRIPTION, TOPIC, {"stage": {"url": _STAGE_URL}}, _ONE_LANE)
+            topic_id = TopicId(admin.describe_topic(TOPIC).topic.topic_id)
+        _deliver_all(counting)
+        all_counts = []
+        for _ in range(_WARM_UP + ROUNDS):
+            append(producer, KIB * pushes, pushes)
+            if not queue.messages:  # the lane does not rest yet
+                _wake(deployment, PartitionKey(topic_id, Partition(0)))
+            taken.clear()
+            all_counts.append(_deliver_all(counting))
+            deployment.clock.sleep_ms(2 * MIRROR_REST_MS)  # the queue counts whole seconds
+            if taken != [1] * pushes:
+                raise BillError(f"a delivery after a rest pushed {taken}, and not {pushes} parts")
+        return _mean(all_counts[_WARM_UP:])
 
 
 def count_telling(profile: BilledProfile) -> tuple[Counts, Counts]:
@@ -237,6 +270,9 @@ def count_mirrors(profile: BilledProfile) -> dict[str, object]:
         "mirror_push_of_many_items": items[0],
         "mirror_append_of_many_items": items[1],
         "mirror_telling": _total(telling),
+        "mirror_round": count_mirror_round(profile, MANY_PARTITIONS // 2, 1),
+        "mirror_round_of_many_partitions": count_mirror_round(profile, MANY_PARTITIONS, 1),
+        "mirror_round_of_many_pushes": count_mirror_round(profile, MANY_PARTITIONS, MANY_PARTITIONS),
     }
 
 

@@ -90,6 +90,7 @@ def test_estimate_of_a_push_to_a_mirror_is_within_a_tenth_of_what_is_captured(si
         ("arming_acquire", lambda profile: queues.count_arming_acquires(profile, 1)),
         ("delivery", lambda profile: queues.count_deliveries(profile, 1)),
         ("mirror_append_of_item", lambda profile: queues.count_mirroring(profile, 1_000, inline_bytes_max=ITEMS)[1]),
+        ("mirror_round_of_many_pushes", lambda profile: queues.count_mirror_round(profile, 6, 6)),
         ("append_as_item", lambda profile: queues.count_items(profile)["append_as_item"]),
     ],
 )

@@ -50,7 +50,7 @@ def test_offsets_of_groups_come_back_with_the_promotion(service: Service) -> Non
     service.call("POST", APPEND, push_frame(a_push("a", "b")))
     none = service.call("POST", APPEND, push_frame(_telling(0, b"[]"))).json
     assert not none["is_offsets_kept"], "it does not know the mirror's numbers"
-    text, first = b'[["g",[[0,1,"m"]]],["h",[[0,5]]]]', none["offsets_number"] + 1
+    text, first = b'[["g",[[0,1,"m"]]],["h",[[0,5]]],["s",[[0,7]],"share"]]', none["offsets_number"] + 1
     told = service.call("POST", APPEND, push_frame(_telling(first - 1, text))).json
     assert (told["offsets_number"], told["is_offsets_kept"]) == (first, True)
     again = service.call("POST", APPEND, push_frame(_telling(first - 1, b"[]"))).json
@@ -60,16 +60,21 @@ def test_offsets_of_groups_come_back_with_the_promotion(service: Service) -> Non
         {"group": "g", "offsets": [{"partition": 0, "offset": 1, "metadata": "m"}]},
         {"group": "h", "offsets": [{"partition": 0, "offset": 2, "metadata": ""}]},
     ]
+    assert promoted["share_groups"] == [{"group": "s", "offsets": [{"partition": 0, "offset": 2}]}]
     assert (promoted["groups_read_ms"], promoted["groups_left_out"]) == (9, 2)
 
 
 def test_groups_that_the_caller_may_not_see_are_not_told(service: Service) -> None:
     service.call("POST", APPEND, push_frame(a_push("a")))
     number = service.call("POST", APPEND, push_frame(_telling(0, b"[]"))).json["offsets_number"]
-    service.call("POST", APPEND, push_frame(_telling(number, b'[["g",[[0,1]]],["h",[[0,1]]]]')))
-    change_acls(service.instance, [parse_rule(LOCAL_PRINCIPAL, "describe", "group:g", "deny")], [])
+    service.call(
+        "POST", APPEND, push_frame(_telling(number, b'[["g",[[0,1]]],["h",[[0,1]]],["g",[],"share"],["h",[],"share"]]'))
+    )
+    denied = [parse_rule(LOCAL_PRINCIPAL, "describe", name, "deny") for name in ("group:g", "share_group:h")]
+    change_acls(service.instance, denied, [])
     told = service.call("POST", f"/v1/topics/{MIRRORED}/promote", b"").json
     assert [each["group"] for each in told["groups"]] == ["h"]
+    assert [each["group"] for each in told["share_groups"]] == ["g"]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +108,7 @@ def test_mirrored_topic_shows_its_source_until_it_is_promoted(service: Service) 
         "partitions": [{"partition": 0, "promoted_at": 1, "appended_ms": 2_000}],
         "is_promoted": True,
         "groups": [],
+        "share_groups": [],
         "groups_read_ms": None,
         "groups_left_out": 0,
     }

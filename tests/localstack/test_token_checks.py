@@ -1,13 +1,15 @@
 """The check of a token's signature in the emulator, against another implementation, and which requests reach it."""
 
 import base64
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from localstack.token_checks import add_token_checks, takes_token, verify_rs256
+from localstack.token_checks import add_token_checks, share_sessions, takes_token, verify_rs256
 
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -76,3 +78,39 @@ def test_only_routes_with_a_jwt_authorizer_take_tokens() -> None:
 def test_emulator_that_checks_in_another_way_is_told() -> None:
     with pytest.raises(RuntimeError, match="another way"):
         add_token_checks(SimpleNamespace())
+
+
+SESSION = {"Arn": "arn:aws:sts::000000000000:assumed-role/mirror/penstock", "Expiration": 1e10}
+
+
+def sts(folder: str | None) -> Any:
+    """MiniStack's module of STS, after the change."""
+    module = SimpleNamespace(_sessions={})
+    share_sessions(module, folder)
+    return module
+
+
+def test_session_is_known_to_another_emulator_when_both_share_a_folder(tmp_path: Path) -> None:
+    first, second = sts(str(tmp_path)), sts(str(tmp_path))
+    first._sessions["ASIA1"] = SESSION
+    assert "ASIA1" in second._sessions
+    assert second._sessions.get("ASIA1") == SESSION
+    assert [*second._sessions.items()] == [("ASIA1", SESSION)]
+
+
+@pytest.mark.parametrize("key", ["ASIA2", "", "..", "../secret"])
+def test_session_is_unknown_when_no_emulator_made_it(tmp_path: Path, key: str) -> None:
+    (tmp_path / "secret").write_text("{}")
+    (tmp_path / "sessions").mkdir()
+    known = sts(str(tmp_path / "sessions"))._sessions
+    assert key not in known
+    assert known.get(key, 1) == 1
+
+
+def test_sessions_stay_apart_when_there_is_no_folder() -> None:
+    assert type(sts(None)._sessions) is dict
+
+
+def test_change_is_refused_when_ministack_keeps_sessions_in_another_way() -> None:
+    with pytest.raises(RuntimeError, match=r"token_checks\.py"):
+        share_sessions(SimpleNamespace(), None)

@@ -1,12 +1,13 @@
 """The offsets that groups of the source have committed in a mirrored topic, as the source tells them to the mirror.
 
-The mirror keeps the last telling whole, apart from its own groups. A promotion gives them to groups there. Pure.
+Of a share group it tells the first offset of each partition that is not finished. The mirror keeps the last telling
+whole, apart from its own groups. A promotion gives them to groups there. Pure.
 
 A telling names the number of the one that it replaces, as the mirror has answered it. So of tellings that are late,
 doubled, or of two pushers, the mirror takes one, and the others learn its number. Clocks decide nothing.
 
 Their text is JSON, in the request and in the mirror's item: `[[group, [[partition, offset], …]], …]`. A commit with
-metadata has them as third value.
+metadata has them as third value, and a share group has "share" as third.
 """
 
 import json
@@ -27,14 +28,18 @@ from penstock_core.limits import (
 from penstock_core.text import parse_json
 
 _DIGEST_BYTES = 8
+_SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirroredOffset:
-    """The commit of a group for one partition."""
+    """The commit of a group for one partition, or the first offset that a share group has not finished."""
 
     offset: Offset
     metadata: str = ""
+
+
+OffsetsOfGroups = Mapping[GroupName, Mapping[Partition, MirroredOffset]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,19 +48,23 @@ class MirroredOffsets:
 
     read_ms: int
     left_out: int = 0
-    groups: Mapping[GroupName, Mapping[Partition, MirroredOffset]] = field(default_factory=dict)
+    groups: OffsetsOfGroups = field(default_factory=dict)
+    share_groups: OffsetsOfGroups = field(default_factory=dict)
 
     def below(self, ends: Mapping[Partition, Offset]) -> "MirroredOffsets":
         """The offsets of partitions that have an end, none beyond it: the mirror lacks what groups have read there."""
-        groups = {
-            group: {
-                partition: replace(each, offset=min(each.offset, ends[partition]))
-                for partition, each in sorted(offsets.items())
-                if partition in ends
-            }
-            for group, offsets in self.groups.items()
+        return replace(self, groups=_below(self.groups, ends), share_groups=_below(self.share_groups, ends))
+
+
+def _below(groups: OffsetsOfGroups, ends: Mapping[Partition, Offset]) -> OffsetsOfGroups:
+    return {
+        group: {
+            partition: replace(each, offset=min(each.offset, ends[partition]))
+            for partition, each in sorted(offsets.items())
+            if partition in ends
         }
-        return replace(self, groups=groups)
+        for group, offsets in groups.items()
+    }
 
 
 NO_OFFSETS = MirroredOffsets(read_ms=0)
@@ -70,31 +79,52 @@ class OffsetsTelling:
     left_out: int
 
 
-def fitted(committed: Mapping[GroupName, Sequence[CommittedOffset]], read_ms: int, unread: int) -> MirroredOffsets:
-    """The offsets of as many groups as there is room for. Those whose last commit is oldest have none."""
+def fitted(
+    committed: Mapping[GroupName, Sequence[CommittedOffset]],
+    read_ms: int,
+    unread: int,
+    share_groups: OffsetsOfGroups | None = None,
+) -> MirroredOffsets:
+    """The offsets of as many groups as there is room for. Those whose last commit is oldest have none.
+
+    Share groups come first, by their names: each has a few bytes for a partition.
+    """
     newest = {name: max(each.committed_at_ms for each in offsets) for name, offsets in committed.items() if offsets}
-    room, kept = MIRROR_OFFSETS_BYTES, dict[GroupName, Mapping[Partition, MirroredOffset]]()
+    places, found = share_groups or {}, MirroredOffsets(read_ms=read_ms)
+    share, groups = dict(found.share_groups), dict(found.groups)
+    room, wanted = MIRROR_OFFSETS_BYTES, len(newest) + len(places)
+    for name in sorted(places):
+        size = len(encode_offsets(replace(found, share_groups={name: places[name]})))
+        if size <= room:
+            room -= size
+            share[name] = places[name]
     for name in sorted(newest, key=lambda each: (-newest[each], each)):
         offsets = {
             each.partition.partition: MirroredOffset(offset=each.offset, metadata=each.metadata)
             for each in committed[name]
         }
-        size = len(encode_offsets({name: offsets}))
+        size = len(encode_offsets(replace(found, groups={name: offsets})))
         if size <= room:
             room -= size
-            kept[name] = offsets
-    return MirroredOffsets(read_ms=read_ms, left_out=len(newest) - len(kept) + unread, groups=kept)
+            groups[name] = offsets
+    left_out = wanted - len(groups) - len(share) + unread
+    return replace(found, left_out=left_out, groups=groups, share_groups=share)
 
 
 def digest_of(offsets: MirroredOffsets) -> str:
     """A digest of what a telling has."""
-    return sha256(b"%d " % offsets.left_out + encode_offsets(offsets.groups)).digest()[:_DIGEST_BYTES].hex()
+    return sha256(b"%d " % offsets.left_out + encode_offsets(offsets)).digest()[:_DIGEST_BYTES].hex()
 
 
-def encode_offsets(groups: Mapping[GroupName, Mapping[Partition, MirroredOffset]]) -> bytes:
+def encode_offsets(offsets: MirroredOffsets) -> bytes:
     """The text, sorted by group and partition."""
-    rows = [(name, [_row(*each) for each in sorted(of.items())]) for name, of in sorted(groups.items())]
+    rows: list[tuple[object, ...]] = [(name, _rows(of)) for name, of in sorted(offsets.groups.items())]
+    rows += [(name, _rows(of), _SHARE) for name, of in sorted(offsets.share_groups.items())]
     return json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _rows(offsets: Mapping[Partition, MirroredOffset]) -> list[tuple[int | str, ...]]:
+    return [_row(*each) for each in sorted(offsets.items())]
 
 
 def _row(partition: Partition, committed: MirroredOffset) -> tuple[int | str, ...]:
@@ -102,15 +132,20 @@ def _row(partition: Partition, committed: MirroredOffset) -> tuple[int | str, ..
     return (*row, committed.metadata) if committed.metadata else row
 
 
-def decode_offsets(text: bytes) -> dict[GroupName, Mapping[Partition, MirroredOffset]]:
+def decode_offsets(text: bytes, read_ms: int, left_out: int) -> MirroredOffsets:
     """The inverse of `encode_offsets`. Raises INVALID_REQUEST for another text, or one too long, and INVALID_NAME."""
     if len(text) > MIRROR_OFFSETS_BYTES:
         raise _invalid(f"{len(text)} bytes: {MIRROR_OFFSETS_BYTES} at most")
+    groups: dict[GroupName, Mapping[Partition, MirroredOffset]] = {}
+    share_groups: dict[GroupName, Mapping[Partition, MirroredOffset]] = {}
     try:
-        rows = parse_json(text.decode())
-        return {parse_group_name(name): dict(map(_parse_offset, offsets)) for name, offsets in rows}
+        for name, offsets, *kind in parse_json(text.decode()):
+            if kind not in ([], [_SHARE]):
+                raise _invalid(f"{kind!r:.100} is no kind of group")
+            (share_groups if kind else groups)[parse_group_name(name)] = dict(map(_parse_offset, offsets))
     except (ValueError, TypeError) as error:
         raise _invalid(f"no offsets of groups ({error})") from error
+    return MirroredOffsets(read_ms=read_ms, left_out=left_out, groups=groups, share_groups=share_groups)
 
 
 def _parse_offset(row: Sequence[Any]) -> tuple[Partition, MirroredOffset]:

@@ -32,16 +32,12 @@ def offsets_item(topic_id: TopicId, number_of: int, offsets: MirroredOffsets) ->
         "version": number(number_of),
         "read_ms": number(offsets.read_ms),
         "left_out": number(offsets.left_out),
-        "groups": {"S": encode_offsets(offsets.groups).decode()},
+        "groups": {"S": encode_offsets(offsets).decode()},
     }
 
 
 def parse_offsets(item: Mapping[str, Any]) -> tuple[int, MirroredOffsets]:
     """The inverse of `offsets_item`: the number, and the offsets."""
     check_item("mirrored_offsets", item)
-    offsets = MirroredOffsets(
-        read_ms=int(item["read_ms"]["N"]),
-        left_out=int(item["left_out"]["N"]),
-        groups=decode_offsets(item["groups"]["S"].encode()),
-    )
+    offsets = decode_offsets(item["groups"]["S"].encode(), int(item["read_ms"]["N"]), int(item["left_out"]["N"]))
     return int(item["version"]["N"]), offsets

@@ -203,6 +203,8 @@ def _promote_topic() -> dict[str, Any]:
         "partition", "offset", "metadata", partition=PARTITION, offset=_OFFSET, metadata={"type": "string"}
     )
     group = _object("group", "offsets", group=NAME, offsets={"type": "array", "items": offset})
+    place = _object("partition", "offset", partition=PARTITION, offset=_OFFSET)
+    share_group = _object("group", "offsets", group=NAME, offsets={"type": "array", "items": place})
     return {
         "operationId": "promoteTopic",
         "summary": "Let a mirrored topic take appends",
@@ -221,6 +223,7 @@ def _promote_topic() -> dict[str, Any]:
                             partitions={"type": "array", "items": partition},
                             is_promoted={"type": "boolean"},
                             groups={"type": "array", "items": group},
+                            share_groups={"type": "array", "items": share_group},
                             groups_read_ms=time_ms,
                             groups_left_out={"type": "integer", "minimum": 0},
                         )

@@ -119,6 +119,14 @@ def _promote(event: Event, instance: Instance) -> Result:
                 for group, of_group in offsets.groups.items()
                 if access.may(Operation.DESCRIBE, Kind.GROUP, group)
             ],
+            "share_groups": [
+                {
+                    "group": group,
+                    "offsets": [{"partition": number, "offset": each.offset} for number, each in of_group.items()],
+                }
+                for group, of_group in offsets.share_groups.items()
+                if access.may(Operation.DESCRIBE, Kind.SHARE_GROUP, group)
+            ],
             "groups_read_ms": offsets.read_ms or None,
             "groups_left_out": offsets.left_out,
         }

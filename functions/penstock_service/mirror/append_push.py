@@ -23,7 +23,7 @@ from penstock_core.log.retention_raise import kept_days
 from penstock_core.log.timer import Timer, delivered
 from penstock_core.log.topic import MirrorNote, Topic, TopicConfig, alter_config, check_partitions
 from penstock_core.log.wake_up import WakeUp
-from penstock_core.mirror.group_offsets import MirroredOffsets, OffsetsTelling, decode_offsets
+from penstock_core.mirror.group_offsets import OffsetsTelling, decode_offsets
 from penstock_core.mirror.push import MirrorAppend, MirrorPush, PushAnswer, SourceTopic, answer_at
 from penstock_core.mirror.told_timers import TimersTelling
 from penstock_core.records.record_batch import check_stored
@@ -146,12 +146,11 @@ def keep_offsets(instance: Instance, push: MirrorPush, telling: OffsetsTelling) 
     One conditional write. Raises INVALID_REQUEST for bytes that are no offsets, and TOPIC_EXISTS once it knows that the
     topic's promotion is decided. One that comes in before is what a repeat of the promotion tells.
     """
-    groups = decode_offsets(bytes(push.data))
+    offsets = decode_offsets(bytes(push.data), telling.read_ms, telling.left_out)
     window = UpdateWindow.open(instance.clock)  # the item goes with the topic, once no call can write it any more
     topic = follow(instance, push.topic, push.mirror, push.source)
     if topic.mirror is not None and topic.mirror.decided >= 0:
         raise PenstockError(ErrorCode.TOPIC_EXISTS, f"the promotion of topic {topic.name!r} has begun")
-    offsets = MirroredOffsets(read_ms=telling.read_ms, left_out=telling.left_out, groups=groups)
     window.check()
     base = topic.created_at_ms  # numbers count from here, so that none of a mirror is one of the mirror before it
     wanted = max(_NEVER, telling.replaces - base + 1)

@@ -10,12 +10,19 @@ attempts that may be a record's last.
 Partitions of a later generation wait until the subscription has delivered the older ones (later_generations.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import Offset, TopicName
-from penstock_core.limits import PUSH_RECEIPT_RETRY_MS, PUSH_TARGET_MS, PUSH_UNREADABLE_PAUSE_MS
+from penstock_core.limits import (
+    MIRROR_LIVELY_MS,
+    MIRROR_REST_MS,
+    MIRROR_REST_PARTITIONS,
+    PUSH_RECEIPT_RETRY_MS,
+    PUSH_TARGET_MS,
+    PUSH_UNREADABLE_PAUSE_MS,
+)
 from penstock_core.log.index import Head
 from penstock_core.push.attempt import (
     Bury,
@@ -72,6 +79,9 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
 
     Each round reads the heads once, and gives each partition a turn of one `read_ahead`. The last round finds nothing.
     A partition that storage fails rests, and the others go on. Raises what storage raises before the first turn.
+
+    A lane of many partitions to a mirror, with records moments ago, rests after the round that brought the next ones.
+    Its heads are not armed. So one delivery brings what comes to all in a second, without a wake-up for each append.
     """
     stores = work.instance.stores
     keys = [key for _, key in work.partitions]
@@ -81,7 +91,9 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
     states: dict[DeliveryKey, DeliveryState | None] = {key: found.get(key) for key in keys}
     failed: dict[DeliveryKey, _Turn] = {}
     kind = _MirroredPartition if isinstance(work.subscription.target, StageTarget) else _Partition
+    began_ms = work.instance.clock.now_ms()
     while True:
+        round_ms = work.instance.clock.now_ms()
         heads = stores.log.heads([key.partition_key for key in keys])
         turns: dict[DeliveryKey, _Turn] = {}
         later = later_generations(work, heads, states)
@@ -96,7 +108,9 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
         failed = {key: turn for key, turn in turns.items() if turn.has_failed}
         has_moved = any(turn.state != states[key] for key, turn in turns.items())
         states |= {key: turn.state for key, turn in turns.items()}
-        if has_moved and work.has_time():
+        is_mirrored = has_moved and kind is _MirroredPartition and len(keys) >= MIRROR_REST_PARTITIONS
+        rests = is_mirrored and _rests(work, found, states, began_ms, round_ms)
+        if has_moved and work.has_time() and not rests:
             continue  # records may have come meanwhile: a look costs less than to arm in vain
         result = LaneResult(
             is_unfinished=any(turn.due_ms is None and not turn.waits for turn in turns.values()),
@@ -104,6 +118,9 @@ def deliver_ordered(work: LaneWork) -> LaneResult:
             look_ms=min((turn.look_ms for turn in turns.values() if turn.look_ms is not None), default=None),
             ends={key.partition_key: heads[key.partition_key] for key, turn in turns.items() if turn.waits},
         )
+        if rests and not result.is_unfinished:
+            again_ms = round_ms + MIRROR_REST_MS
+            return replace(result, due_ms=min(result.due_ms or again_ms, again_ms), ends={})
         has_progressed = any(_has_progressed(found.get(key), turn.state) for key, turn in turns.items())
         if result.is_unfinished and not (has_progressed or work.has_worked):
             again_ms = work.instance.clock.now_ms() + PUSH_RECEIPT_RETRY_MS  # slices must not chase each other
@@ -124,6 +141,23 @@ def _take_turn(work: LaneWork, partition: "_Partition", state: DeliveryState | N
             error=str(error),
         )
         return _Turn(state=state, due_ms=work.instance.clock.now_ms() + PUSH_RECEIPT_RETRY_MS, has_failed=True)
+
+
+def _rests(
+    work: LaneWork,
+    before: Mapping[DeliveryKey, DeliveryState],
+    after: Mapping[DeliveryKey, DeliveryState | None],
+    began_ms: int,
+    round_ms: int,
+) -> bool:
+    """True if the lane has mirrored records since the round began, and some not long before its delivery did.
+
+    A round that was longer than a rest is followed by the next one at once.
+    """
+    mirrored_ms = max((each.succeeded_ms for each in after.values() if each is not None), default=0)
+    was_mirrored_ms = max((each.succeeded_ms for each in before.values()), default=0)
+    is_lively = mirrored_ms >= round_ms and began_ms - was_mirrored_ms < MIRROR_LIVELY_MS
+    return is_lively and work.instance.clock.now_ms() < round_ms + MIRROR_REST_MS
 
 
 def _has_progressed(before: DeliveryState | None, after: DeliveryState | None) -> bool:

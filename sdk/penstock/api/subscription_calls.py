@@ -103,13 +103,17 @@ def promote_topic(
             ],
         }
     answer = yield json_request("POST", f"{topic_path(name)}/promote", body=body, is_repeatable=True)
-    groups = [
-        value_of(GroupPlace, {"group": of_group["group"], **each})
-        for of_group in answer.get("groups", ())
-        for each in of_group["offsets"]
-    ]
+    groups, share_groups = (
+        [
+            value_of(GroupPlace, {"group": of_group["group"], **each})
+            for of_group in answer.get(kind, ())
+            for each in of_group["offsets"]
+        ]
+        for kind in ("groups", "share_groups")
+    )
     partitions = [value_of(PromotedPartition, each) for each in answer["partitions"]]
-    return value_of(PromotedTopic, {**answer, "partitions": partitions, "groups": groups}), answer["is_promoted"]
+    told = {**answer, "partitions": partitions, "groups": groups, "share_groups": share_groups}
+    return value_of(PromotedTopic, told), answer["is_promoted"]
 
 
 def refuse_move(name: str, move: int) -> Calls[None]:

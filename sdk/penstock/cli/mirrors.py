@@ -195,6 +195,8 @@ def promote(
             return
         confirm(f"Promote {', '.join(topics)}? What the source has not pushed stays behind.", yes=yes)
         committed = {topic: _commit(service, admin, topic, each.groups) for topic, each in found.items()}
+        for topic, told in found.items():
+            _place_told(service, admin, topic, told.share_groups)
         _show_promoted(service, {topic: admin.promote_topic(topic) for topic in topics}, committed, here)
         return
     moves = [_Move.of(each, source, source_region) for each in mirrored.values() if each.mirror is not None]
@@ -484,14 +486,37 @@ def _copy_places(service: Service, admin: Admin, source: Admin, names: tuple[str
     ends = admin.list_offsets(here)
     for group in [each.group for each in source.list_share_groups() if name in each.topics]:
         try:
-            old = {each.partition: each.start_offset for each in _places(admin, group, here)}
-            for each in _places(source, group, name):
-                offset = min(each.start_offset, ends.get(each.partition) or 0)
-                if offset > old.get(each.partition, offset):
-                    admin.reset_share_group(group, here, offset=offset, partitions=[each.partition])
+            places = {each.partition: each.start_offset for each in _places(source, group, name)}
         except PenstockError as error:
-            if not service.as_json:
-                click.echo(f"share group {group} does not go on here where it was: {error}", err=True)
+            _tell_not_placed(service, group, error)
+            continue
+        _place(service, admin, (group, here), {each: min(at, ends.get(each) or 0) for each, at in places.items()})
+
+
+def _place_told(service: Service, admin: Admin, topic: str, places: Iterable[GroupPlace]) -> None:
+    """Let share groups here begin at what the source told of those of their names. Groups that are not here stay so."""
+    names = {each.group for each in admin.list_share_groups() if topic in each.topics}
+    by_group = itertools.groupby(sorted(places, key=_by_text), lambda each: each.group)
+    for group, of_group in by_group:
+        if group in names:
+            _place(service, admin, (group, topic), {each.partition: each.offset for each in of_group})
+
+
+def _place(service: Service, admin: Admin, names: tuple[str, str], places: Mapping[int, int]) -> None:
+    """Move a share group forward to these places of a topic, where it is behind them."""
+    group, topic = names
+    try:
+        old = {each.partition: each.start_offset for each in _places(admin, group, topic)}
+        for partition, offset in places.items():
+            if offset > old.get(partition, offset):
+                admin.reset_share_group(group, topic, offset=offset, partitions=[partition])
+    except PenstockError as error:
+        _tell_not_placed(service, group, error)
+
+
+def _tell_not_placed(service: Service, group: str, error: PenstockError) -> None:
+    if not service.as_json:
+        click.echo(f"share group {group} does not go on here where it was: {error}", err=True)
 
 
 def _places(admin: Admin, group: str, topic: str) -> list[ShareGroupPartition]:

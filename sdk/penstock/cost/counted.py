@@ -155,6 +155,24 @@ class Counted:
         larger = math.ceil(pushed_bytes / segments / _READ_UNIT_BYTES) - 1
         return add(one, times(per_segment, segments - 1), {"READ_UNITS": larger * segments})
 
+    def mirror_round(self, pushes: float, partitions: float, push: Counts) -> Counts:
+        """One delivery of a lane of so many partitions that rests between two, with so many pushes.
+
+        `push` is one of them, as `mirror_push` has it.
+        """
+        one, many = self.found["mirror_round_of_many_partitions"], self.found["mirror_round_of_many_pushes"]
+        return add(
+            self.found["mirror_round"],
+            times(_difference(many, one), (pushes - 1) / (self.many_partitions - 1)),
+            times(self.mirrored_partition(), partitions - self.many_partitions // 2),
+            times(_difference(push, self.mirror_push(KIB, 1)), pushes),
+        )
+
+    def mirrored_partition(self) -> Counts:
+        """What a further partition of a lane costs a delivery that does not push it."""
+        surplus = _difference(self.found["mirror_round_of_many_partitions"], self.found["mirror_round"])
+        return times(surplus, 1 / ((self.many_partitions + 1) // 2))
+
     def mirror_append(self, pushed_bytes: float, segments: float, *, is_item: bool = False) -> Counts:
         """The same push at the stage that gets it, by HTTP: one append. If it `is_item`, its bytes become one."""
         if not is_item:

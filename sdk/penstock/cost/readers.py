@@ -17,11 +17,15 @@ from penstock_core.limits import (
     HEARTBEAT_INTERVAL_MS_DEFAULT,
     HEARTBEATS_PER_SESSION_MIN,
     MIB,
+    MIRROR_LANES,
+    MIRROR_LIVELY_MS,
     MIRROR_OFFSETS_GROUP_MS,
     MIRROR_OFFSETS_MS,
     MIRROR_OFFSETS_REST_MS,
     MIRROR_PUSH_BYTES,
     MIRROR_PUSH_REFS,
+    MIRROR_REST_MS,
+    MIRROR_REST_PARTITIONS,
     SDK_HEARTBEAT_GROWTH,
     SESSION_TIMEOUT_MS_DEFAULT,
     YOUNG_GROUP_MEMBERS_MAX,
@@ -38,6 +42,7 @@ MIRROR_MS = 150.0  # of a push to a stage of another region, assumed: its functi
 MIRROR_DELIVERY_MS = 350.0  # as DELIVERY_MS, for a push to a mirror
 DELIVER_GB = 0.5  # the memory of the function `deliver`
 _POLLS_PER_S = 5 / 20  # Lambda's receives on the queue of deliveries: five long polls of 20 s
+_ROUNDS = 50  # after which the time of a round has settled
 _ASKED_MAX = 100  # partitions of a request
 _DAY_MS = 86_400_000
 
@@ -122,9 +127,15 @@ def month_of_subscriptions(counts: Counted, workload: Workload) -> Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorPushes:
-    """The pushes of all partitions to one mirror. `workload` is what the other stage gets: each push is a request."""
+    """The pushes of all partitions to one mirror. `workload` is what the other stage gets: each push is a request.
+
+    A lane has `lane_partitions`. `rounds_per_s` are the deliveries of lanes that rest between two. It is 0 if none
+    rests: then each push has a delivery of its own.
+    """
 
     per_s: float
+    rounds_per_s: float
+    lane_partitions: float
     segments: float
     workload: Workload
 
@@ -132,12 +143,14 @@ class MirrorPushes:
     def of(cls, workload: Workload) -> "MirrorPushes":
         """The pushes of a workload that has records: each takes along what came during the one before."""
         places = workload.topics * workload.partitions
+        lanes = min(MIRROR_LANES, places)
+        of_lane = places / lanes
         gets_per_s = workload.requests_per_s * workload.partitions_per_request / places
-        per_s = max(
-            gets_per_s / (1 + gets_per_s * MIRROR_DELIVERY_MS / 1_000),
-            gets_per_s / MIRROR_PUSH_REFS,
-            workload.bytes_per_s / places / MIRROR_PUSH_BYTES,
-        )
+        per_s, rounds_per_s = gets_per_s / (1 + gets_per_s * MIRROR_DELIVERY_MS / 1_000), 0.0
+        if of_lane >= MIRROR_REST_PARTITIONS and gets_per_s * of_lane * MIRROR_LIVELY_MS >= 1_000:
+            round_s = _round_s(gets_per_s, of_lane)
+            per_s, rounds_per_s = -math.expm1(-gets_per_s * round_s) / round_s, lanes / round_s
+        per_s = max(per_s, gets_per_s / MIRROR_PUSH_REFS, workload.bytes_per_s / places / MIRROR_PUSH_BYTES)
         pushed = replace(
             workload,
             request_bytes=max(1, min(MIRROR_PUSH_BYTES, round(workload.bytes_per_s / places / per_s))),
@@ -146,7 +159,22 @@ class MirrorPushes:
             members=None,
             share_workers=0,
         )
-        return cls(per_s=per_s * places, segments=max(1.0, gets_per_s / per_s), workload=pushed)
+        return cls(
+            per_s=per_s * places,
+            rounds_per_s=rounds_per_s,
+            lane_partitions=of_lane,
+            segments=max(1.0, gets_per_s / per_s),
+            workload=pushed,
+        )
+
+
+def _round_s(gets_per_s: float, partitions: float) -> float:
+    """The seconds from one delivery of a lane to the next one: its rest, and a push of each partition with records."""
+    found_s = 0.0
+    for _ in range(_ROUNDS):
+        pushes = -math.expm1(-gets_per_s * found_s) * partitions
+        found_s = (MIRROR_REST_MS + MIRROR_MS * pushes) / 1_000
+    return found_s
 
 
 def month_of_mirrors(counts: Counted, workload: Workload) -> Parts:
@@ -161,7 +189,13 @@ def month_of_mirrors(counts: Counted, workload: Workload) -> Parts:
     push = counts.mirror_push(size, pushes.segments, of_items=becomes_items(counts, workload))
     waited = {"LAMBDA_GB_SECONDS": (MIRROR_MS + function_ms()[1] * size / MIB) / 1_000 * DELIVER_GB}
     append = counts.mirror_append(size, pushes.segments, is_item=becomes_items(counts, pushes.workload))
-    parts["mirror: push"] = times(add(push, waited), pushes.per_s * all_s)
+    if pushes.rounds_per_s:
+        of_round = pushes.per_s / pushes.rounds_per_s
+        pushed = times(counts.mirror_round(of_round, pushes.lane_partitions, push), pushes.rounds_per_s * all_s)
+    else:
+        others = times(counts.mirrored_partition(), pushes.lane_partitions - 1)
+        pushed = times(add(push, others), pushes.per_s * all_s)
+    parts["mirror: push"] = add(pushed, times(waited, pushes.per_s * all_s))
     parts["mirror: append"] = times(append, pushes.per_s * all_s)
     if workload.groups:
         of_first_partition = pushes.per_s / workload.topics / workload.partitions

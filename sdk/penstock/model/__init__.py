@@ -146,17 +146,20 @@ class PromotedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlace:
-    """The offset that a group of the source had committed for a partition, which no group of this stage has yet."""
+    """The offset that a group of the source had committed for a partition, which no group of this stage has yet.
+
+    For a share group it is the first offset that was not finished.
+    """
 
     group: str
     partition: int
     offset: int
-    metadata: str
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromotedTopic:
-    """The partitions of a promoted topic, and the offsets of the source's groups that the mirror knows.
+    """The partitions of a promoted topic, and the offsets of the source's groups, of both kinds, that the mirror knows.
 
     No offset lies beyond its partition. The source read them at `groups_read_ms`, None if it never did. It left out
     `groups_left_out` groups, for want of room.
@@ -164,6 +167,7 @@ class PromotedTopic:
 
     partitions: Sequence[PromotedPartition]
     groups: Sequence[GroupPlace]
+    share_groups: Sequence[GroupPlace] = ()
     groups_read_ms: int | None = None
     groups_left_out: int = 0
 

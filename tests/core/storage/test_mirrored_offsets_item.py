@@ -1,18 +1,16 @@
 """The item of offsets that a mirror was told: golden, and round trip with any offsets."""
 
-from collections.abc import Mapping
-
 from hypothesis import given
 
 from penstock_core.ids import GroupName, Offset, Partition
 from penstock_core.mirror.group_offsets import MirroredOffset, MirroredOffsets
 from penstock_core.storage.mirrored_offsets_item import offsets_item, offsets_key, parse_offsets
-from tests.core.mirror.test_group_offsets import GROUPS, TOPIC
+from tests.core.mirror.test_group_offsets import GROUPS, TOPIC, Groups
 
 
-@given(GROUPS)
-def test_item_round_trips(groups: Mapping[GroupName, Mapping[Partition, MirroredOffset]]) -> None:
-    offsets = MirroredOffsets(read_ms=5, left_out=2, groups=groups)
+@given(GROUPS, GROUPS)
+def test_item_round_trips(groups: Groups, share_groups: Groups) -> None:
+    offsets = MirroredOffsets(read_ms=5, left_out=2, groups=groups, share_groups=share_groups)
     assert parse_offsets(offsets_item(TOPIC, 7, offsets)) == (7, offsets)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.cost.counted import counted
-from penstock.cost.estimate import estimate
+from penstock.cost.counted import PROFILES, counted
+from penstock.cost.estimate import estimate, monthly, priced
 from penstock.cost.readers import (
     DELIVER_GB,
     MirrorPushes,
@@ -15,7 +15,7 @@ from penstock.cost.readers import (
 )
 from penstock.cost.workload import SECONDS_PER_MONTH, Workload
 from penstock_cdk.settings import FUNCTION_SIZES
-from penstock_core.limits import KIB, MIRROR_PUSH_BYTES, MIRROR_PUSH_REFS
+from penstock_core.limits import KIB, MIRROR_LANES, MIRROR_PUSH_BYTES, MIRROR_PUSH_REFS
 
 COUNTS = counted("express3", "lambda")
 
@@ -102,6 +102,21 @@ def test_push_to_a_mirror_keeps_its_bounds() -> None:
     assert large.workload.bytes_per_request == pytest.approx(MIRROR_PUSH_BYTES, rel=0.01)
     for pushes, rate in ((many, 10_000), (large, 100_000)):
         assert pushes.per_s * pushes.workload.records_per_request == pytest.approx(rate, rel=0.01), "no record is left"
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_mirror_of_many_partitions_costs_less_than_twice_their_appends(profile: str) -> None:
+    workload = Workload(records_per_s=KIB, request_bytes=64 * KIB, partitions=48, groups=0, mirrors=1)
+    parts = monthly(counted(profile, "lambda"), workload)
+    usd = {part: sum(line.usd for line in priced(part, found)) for part, found in parts.items()}
+    assert usd["mirror: push"] + usd["mirror: append"] < 2 * usd["produce"]
+
+
+def test_lane_that_rests_takes_all_its_partitions_along() -> None:
+    sparse, busy = (MirrorPushes.of(Workload(records_per_s=rate, partitions=48, mirrors=1)) for rate in (1, 600))
+    assert sparse.rounds_per_s == 0, "each lane has a record in six seconds"
+    assert 1 < busy.per_s / busy.rounds_per_s < busy.lane_partitions == 48 / MIRROR_LANES
+    assert MirrorPushes.of(Workload(records_per_s=100, partitions=6, mirrors=1)).rounds_per_s == 0
 
 
 def test_offsets_are_told_each_ten_seconds_while_groups_commit() -> None:

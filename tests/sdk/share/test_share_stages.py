@@ -120,6 +120,22 @@ def test_share_consumer_leaves_a_lost_stage_once_the_mirror_has_taken_over(share
         assert values_of(consumer, 2) == [b"0", b"1"], "it never heard that the first one is done"
 
 
+def test_share_group_goes_on_where_a_lost_source_has_told_it(shared: Pair) -> None:
+    shared.b.admin().create_share_group("other", ["orders"], {"start": "earliest"})
+    with ShareConsumer("orders", transport=shared.a.transport, **OPTIONS) as consumer:
+        shared.push(b"0", b"1")
+        assert values_of(consumer, 2) == [b"0", b"1"]
+        consumer.poll(timeout_ms=0)
+        consumer.flush()
+    shared.a.advance(60_000)
+    shared.push(b"2")
+    assert run(shared.b.transport, *PROMOTE, "--source-lost").exit_code == 0
+    with ShareConsumer("orders", transport=shared.b.transport, **OPTIONS) as reader:
+        assert values_of(reader, 1) == [b"2"]
+    with ShareConsumer("orders", transport=shared.b.transport, group_id="other") as reader:
+        assert values_of(reader, 3) == [b"0", b"1", b"2"]
+
+
 def test_record_in_hand_loses_its_lock_with_its_stage(shared: Pair) -> None:
     lost: list[ShareRecord] = []
     options = {"acknowledge": "explicit", "retry_backoff_ms": 1, "retry_backoff_max_ms": 1}

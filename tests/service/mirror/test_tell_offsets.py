@@ -16,9 +16,12 @@ from penstock_service.mirror.append_push import append_push
 from penstock_service.mirror.promote_topic import PromotedTopic, promote_topic, resync_topic
 from penstock_service.push.look import look
 from penstock_service.retention.retain import retain
+from penstock_service.share.admin.put_share_group import put_share_group
+from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_share_group
 from tests.service.mirror.stages import Stages
+from tests.service.share.sharing import GROUP, finish, new_group, take
 from tests.support.refusals import refused
-from tests.support.service import Intercepted, key_of, with_stores
+from tests.support.service import Intercepted, key_of, new_topic, with_stores
 
 REST_MS = MIRROR_OFFSETS_MS + MIRROR_OFFSETS_REST_MS
 
@@ -71,6 +74,43 @@ def test_offset_beyond_what_was_mirrored_stays_at_the_end() -> None:
     look_later(stages)
     assert told_of(stages) == {"billing": {0: 5}}
     assert promoted(stages) == {"billing": {0: 3}}
+
+
+def places_of(found: PromotedTopic) -> dict[str, dict[int, int]]:
+    """The share groups' places of a promotion."""
+    groups = found.offsets.share_groups
+    return {name: {number: each.offset for number, each in of.items()} for name, of in groups.items()}
+
+
+def test_share_group_is_told_by_its_first_record_that_is_not_finished() -> None:
+    stages = Stages(partitions=2)
+    source = stages.source.instance
+    stages.source.append("a", "b", "c", "d")
+    new_group(source, start="earliest")
+    new_topic(source, "elsewhere", 1)
+    put_share_group(source, "other", ("elsewhere",), {})
+    finish(source, take(source, 2))
+    held = take(source, 1)
+    finish(source, take(source, 1))
+    stages.run()
+    look_later(stages)
+    assert places_of(promote_topic(stages.mirror, "orders", is_dry_run=True)) == {GROUP: {0: 2}}, "2 is locked"
+    finish(source, held)
+    look_later(stages)
+    assert places_of(promote_topic(stages.mirror, "orders")) == {GROUP: {0: 4}}
+
+
+def test_share_group_that_begins_again_is_told_at_its_new_place() -> None:
+    stages = Stages()
+    source = stages.source.instance
+    stages.source.append("a", "b")
+    new_group(source, start="earliest")
+    finish(source, take(source))
+    stages.run()
+    look_later(stages)
+    reset_share_group(source, GROUP, "orders", ShareResetTo(offset=0))
+    look_later(stages)
+    assert places_of(promote_topic(stages.mirror, "orders")) == {GROUP: {0: 0}}
 
 
 def telling(push: MirrorPush, offsets: OffsetsTelling, data: bytes) -> MirrorPush:

@@ -24,6 +24,7 @@ from unittest.mock import patch
 from tests.history.model.anomaly import Kind
 from tests.mutants.driver import installed, parse_mutant
 from tests.simulation.clients import share_worker
+from tests.simulation.engine.reduction import Reduction
 from tests.simulation.mutants.patches import PATCHES
 from tests.simulation.mutants.spoiled import Edit, spoiled
 from tests.simulation.oracle import push_attempts, push_records, pushes, share_handouts, shares, sure_errors
@@ -39,6 +40,7 @@ _WITH_CHECKS = (
     *(push_attempts, push_records, push_service, sure_errors),
 )
 SEEDS_MAX = 700  # of the first so many, at least one shows each mutant
+_BOUND = Reduction(steps_max=250_000)  # a run with a defect may never end: the longest of others needs 100,000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class Mutant:
     def find(self, seeds: Iterable[int]) -> tuple[int, str] | None:
         """The first of the seeds whose run fails with the mutant, and how it fails."""
         with self.patched():
-            failures = ((seed, run(seed, self.workload).failure) for seed in seeds)
+            failures = ((seed, run(seed, self.workload, reduction=_BOUND).failure) for seed in seeds)
             return next(((seed, failure) for seed, failure in failures if failure is not None), None)
 
     def find_anomaly(self, seeds: Iterable[int]) -> tuple[int, str] | None:
@@ -74,7 +76,7 @@ class Mutant:
             for module in _WITH_CHECKS:
                 stack.enter_context(patch.object(module, "expect", lambda *_: None))
             stack.enter_context(self.patched())
-            failures = ((seed, run(seed, self.workload).failure or "") for seed in seeds)
+            failures = ((seed, run(seed, self.workload, reduction=_BOUND).failure or "") for seed in seeds)
             wanted = ("the history has anomalies", f"{self.kind!r}")
             return next(((seed, text) for seed, text in failures if all(each in text for each in wanted)), None)
 

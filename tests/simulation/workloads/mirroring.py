@@ -13,6 +13,7 @@ from greenlet import getcurrent
 
 from penstock_core.errors import PenstockError
 from penstock_core.ids import GroupName, Partition, PartitionKey, TopicName
+from penstock_core.limits import MIRROR_LANES, MIRROR_REST_PARTITIONS
 from penstock_core.log.topic import MoveState, Topic
 from penstock_core.mirror.push import LogEnd, MirrorPush, PlannedPromotion, PushAnswer
 from penstock_core.push.batch import Failed, Failure
@@ -214,7 +215,9 @@ def install_with(simulation: Simulation, install_fate: Callable[[Simulation, Mir
     assert isinstance(simulation.stores.targets, MemoryTargets)
     simulation.stores.targets.stage = run.answer
     target = {"stage": {"url": "https://b.example", "prefix": _PREFIX}}
-    put_subscription(simulation.bare, MIRROR, SubscriptionWish(topics=[SOURCE], target=target, settings=_RUNS_ON))
+    lanes = 1 if partitions >= MIRROR_REST_PARTITIONS else MIRROR_LANES  # one that rests between two deliveries
+    settings = {**_RUNS_ON, "concurrency": lanes}
+    put_subscription(simulation.bare, MIRROR, SubscriptionWish(topics=[SOURCE], target=target, settings=settings))
     troubles = PushTroubles(
         has_look=random.random() < 0.3,
         doubled_rate=random.choice([0.0, 0.1]),

@@ -17,7 +17,7 @@ from penstock_core.acls.rule_set import UNRESTRICTED, Access
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.filters.policy import parse_filter
 from penstock_core.ids import Offset, PartitionKey, SubscriptionName, TopicId, TopicName, parse_subscription_name
-from penstock_core.limits import MIRROR_BACKOFF_MS_MAX, PUSH_LIST_MAX, PUSH_SUBSCRIPTIONS_MAX
+from penstock_core.limits import MIRROR_BACKOFF_MS_MAX, MIRROR_LANES, PUSH_LIST_MAX, PUSH_SUBSCRIPTIONS_MAX
 from penstock_core.outcomes import errors_maybe_applied
 from penstock_core.push.delivery import DeliveryKey, DeliveryState
 from penstock_core.push.subscription import (
@@ -136,7 +136,8 @@ def _new(instance: Instance, name: SubscriptionName, wish: SubscriptionWish) -> 
             ErrorCode.INVALID_REQUEST, f"subscription {name!r} does not exist yet: give topics and target to create it"
         )
     target = _target(wish.target, None)
-    defaults = {"backoff_ms_max": MIRROR_BACKOFF_MS_MAX} if isinstance(target, StageTarget) else {}
+    of_mirror = {"backoff_ms_max": MIRROR_BACKOFF_MS_MAX, "concurrency": MIRROR_LANES}
+    defaults = of_mirror if isinstance(target, StageTarget) else {}
     return Subscription(
         name=name,
         subscription_id=new_subscription_id(instance.entropy.random_bytes(SUBSCRIPTION_ID_BYTES)),
