@@ -32,6 +32,7 @@ from tests.service.timers.delays import delay
 from tests.service.transactions.test_repeats import begin, commit, part_of
 from tests.support.refusals import refused
 from tests.support.service import (
+    START_MS,
     Intercepted,
     ask,
     batch,
@@ -357,10 +358,10 @@ def test_timer_that_is_delivered_while_the_topic_moves_is_refused(stages: Stages
 def test_transaction_with_a_moved_topic_is_refused_as_a_whole(stages: Stages) -> None:
     source = stages.source.instance
     new_topic(source, "others", 1)
-    begin(source)
+    number = begin(source).number + 1 - START_MS
     move(stages)
     entries = [ProduceEntry(topic=name, partition=0, data=batch("x")) for name in ("orders", "others")]
-    error = refused(ErrorCode.MOVED, lambda: commit(source, part_of(0, Nonce(bytes(16)), *entries)))
+    error = refused(ErrorCode.MOVED, lambda: commit(source, part_of(number, Nonce(bytes(16)), *entries)))
     assert error.facts["url"] == "https://b.example"
     assert head_of(source, "others").next_offset == 0
 
