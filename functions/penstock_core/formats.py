@@ -81,8 +81,8 @@ ITEM_FORMATS: Mapping[str, Format] = {
 BYTE_FORMATS: Mapping[str, Format] = {
     # 2 has the sequence of an idempotent producer, 3 a tag filter or a delivery time. 4 and 6 are of items, and written
     # where the stage's `inline_bytes_max` lets them be: `own_facts` adds them (docs/adr/0064). 5 has an append time
-    # (docs/adr/0069). 7 has records that may expire (docs/adr/0084), and is in `ON_DEMAND`.
-    "ref": Format(frozenset((1, 2, 3, 5, 7)), frozenset((1, 2, 3, 4, 5, 6, 7))),
+    # (docs/adr/0069). 7 has records that may expire (docs/adr/0084), and is in `ON_DEMAND`. 8 is their short form.
+    "ref": Format(frozenset((1, 2, 3, 5, 7)), frozenset((1, 2, 3, 4, 5, 6, 7, 8))),
     "segment": _only(1),
     "target": Format(frozenset((2,)), frozenset((1, 2))),
     "share_lock": _only(1),

@@ -22,11 +22,27 @@ This lets a writer append a ref before it knows its offset.
       bit 2   appended_ms       i64        when the newest records were appended; in version 3, some were delayed
       bit 3   in version 7: some records were delayed; no field
 ```
-Big-endian throughout. Each ref has one encoding. Version 3 is written only where bit 1 is set, or bit 2 for delayed
-records. Version 5 is written where bit 2 is set and no record was delayed. A reader refuses both otherwise. All refs of
-tier 2 have version 4, those of tier 3 version 6, and no other ref has these: a release that does not know the tier
-refuses them as a whole (docs/adr/0064). Delayed records are never of these tiers. A ref whose records may expire has
-version 7 in each tier, and no other ref has it (docs/adr/0084).
+Version 8 is the short form of all of these, as appends write it:
+
+```
+ 0  version u8
+ 1  shape   u8      bits 0 and 1 tier; bit 2 producer; 3 tag filter; 4 appended_ms; 5 some records were delayed;
+                   6 records may expire; 7 record_count differs from offset_span
+ 2  zones   u8
+ 3  segment id      16 bytes
+19  varints         position, length, offset_span, record_count if bit 7 is set, and max_timestamp_ms less the time of
+                   the segment id, in zigzag
+    kept_days u8 in tier 3, then as the bits tell: producer (id i64, varints of epoch and first sequence), tag filter
+    u64, appended_ms i64
+```
+A varint has 7 bits in each byte, the lowest ones first. It has no byte more than it needs, so each ref has one short
+form, and one long form. A ref keeps the form in which it was read (`is_short`): conditions compare bytes.
+
+Big-endian throughout. Each ref has one encoding in a form. Version 3 is written only where bit 1 is set, or bit 2 for
+delayed records. Version 5 is written where bit 2 is set and no record was delayed. A reader refuses both otherwise. All
+long refs of tier 2 have version 4, those of tier 3 version 6, and no other ref has these: a release that does not know
+the tier refuses them as a whole (docs/adr/0064). Delayed records are never of these tiers. A long ref whose records may
+expire has version 7 in each tier, and no other ref has it (docs/adr/0084).
 """
 
 import struct
@@ -45,7 +61,7 @@ _PRODUCER = struct.Struct(">qHI")
 _TAG_FILTER = struct.Struct(">Q")
 _APPENDED = struct.Struct(">q")
 DAY_MS = 24 * 3_600_000
-_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE, _DATED, _EXPIRING, _MAY_EXPIRE = 1, 2, 3, 4, 5, 6, 7
+_PLAIN, _WITH_PRODUCER, _WITH_FLAGS, _INLINE, _DATED, _EXPIRING, _MAY_EXPIRE, _SHORT = 1, 2, 3, 4, 5, 6, 7, 8
 _HAS_PRODUCER, _HAS_TAG_FILTER, _HAS_APPENDED, _IS_DELAYED = 1, 2, 4, 8
 assert {
     _PLAIN,
@@ -55,6 +71,7 @@ assert {
     _DATED,
     _EXPIRING,
     _MAY_EXPIRE,
+    _SHORT,
 } == BYTE_FORMATS["ref"].reads
 
 REF_BYTES = _LAYOUT.size
@@ -70,6 +87,10 @@ _BYTES_BY_FLAGS = {
     for flags in range(8)
 }
 _LEAST_FLAGS = {_WITH_FLAGS: _HAS_TAG_FILTER, _INLINE: 0, _DATED: _HAS_APPENDED, _EXPIRING: 0, _MAY_EXPIRE: 0}
+_SHORT_LAYOUT = struct.Struct(">BBB16s")
+_U32, _U64 = 2**32, 2**64
+_SHORT_PRODUCER, _SHORT_TAG_FILTER, _SHORT_APPENDED = 4, 8, 16  # of a short ref's shape
+_SHORT_DELAYED, _SHORT_MAY_EXPIRE, _SHORT_COUNT = 32, 64, 128
 _REFS_REMEMBERED = 4_096  # by one instance, some 400 bytes each
 
 
@@ -117,6 +138,8 @@ class Ref:
 
     `may_expire`: some of the records may have the header of an expiry (records/expiry.py). Without it none of them
     expires, and no reader decodes the batches to find out.
+
+    `is_short`: it is stored in the short form.
     """
 
     segment_id: SegmentId
@@ -133,6 +156,7 @@ class Ref:
     is_delayed: bool = False
     kept_days: int = 0
     may_expire: bool = False
+    is_short: bool = False
 
     @property
     def kept_until_ms(self) -> int:
@@ -154,7 +178,9 @@ class LocatedRef:
 
 
 def encode_ref(ref: Ref) -> bytes:
-    """`REF_BYTES` to `REF_BYTES_MAX` bytes in the layout above."""
+    """The bytes in the layout above: in the long form `REF_BYTES` to `REF_BYTES_MAX`, in the short one 24 to 82."""
+    if ref.is_short:
+        return _encode_short(ref)
     flags = _flags_of(ref)
     data = _LAYOUT.pack(
         _version_of(ref, flags),
@@ -197,6 +223,10 @@ def decode_refs(data: bytes) -> tuple[Ref, ...]:
     refs: list[Ref] = []
     position = 0
     while position < len(data):
+        if data[position] == _SHORT:
+            ref, position = _decode_short(data, position)
+            refs.append(ref)
+            continue
         size = _size_at(data, position)
         if size is None or len(data) - position < size:
             raise _damaged(data, position)
@@ -309,6 +339,105 @@ def _decode_at(data: bytes, position: int) -> Ref:
         kept_days=kept_days,
         may_expire=version == _MAY_EXPIRE,
     )
+
+
+def _encode_short(ref: Ref) -> bytes:
+    sequence, shape = ref.sequence, int(ref.tier)
+    shape |= _SHORT_MAY_EXPIRE if ref.may_expire else 0
+    shape |= _SHORT_DELAYED if ref.is_delayed else 0
+    delta = ref.max_timestamp_ms - segment_time_ms(ref.segment_id)
+    numbers = [ref.position, ref.length, ref.offset_span]
+    if ref.record_count != ref.offset_span:
+        shape |= _SHORT_COUNT
+        numbers.append(ref.record_count)
+    numbers.append(delta << 1 if delta >= 0 else ~(delta << 1))
+    fields = b"".join(map(_varint, numbers))
+    if ref.tier is Tier.EXPIRING:
+        fields += bytes((ref.kept_days,))
+    if sequence is not None:
+        shape |= _SHORT_PRODUCER
+        fields += sequence.producer_id.to_bytes(8) + _varint(sequence.epoch) + _varint(sequence.first_sequence)
+    if ref.tag_filter is not None:
+        shape |= _SHORT_TAG_FILTER
+        fields += _TAG_FILTER.pack(ref.tag_filter)
+    if ref.appended_ms is not None:
+        shape |= _SHORT_APPENDED
+        fields += _APPENDED.pack(ref.appended_ms)
+    return _SHORT_LAYOUT.pack(_SHORT, shape, ref.zones, ref.segment_id) + fields
+
+
+def _decode_short(data: bytes, position: int) -> tuple[Ref, int]:
+    """The ref, and the position behind it."""
+    try:
+        _, shape, zones, segment_id = _SHORT_LAYOUT.unpack_from(data, position)
+        at, behind = _read_varint(data, position + _SHORT_LAYOUT.size, _U32)
+        length, behind = _read_varint(data, behind, _U32)
+        offset_span, behind = _read_varint(data, behind, _U32)
+        record_count = offset_span
+        if shape & _SHORT_COUNT:
+            record_count, behind = _read_varint(data, behind, _U32)
+        delta, behind = _read_varint(data, behind, _U64)
+        tier, sequence, tag_filter, appended_ms, kept_days = Tier(shape & 3), None, None, None, 0
+        if tier is Tier.EXPIRING:
+            kept_days, behind = data[behind], behind + 1
+        if shape & _SHORT_PRODUCER:
+            producer_id, behind = int.from_bytes(data[behind : behind + 8]), behind + 8
+            epoch, behind = _read_varint(data, behind, 2**16)
+            first, behind = _read_varint(data, behind, _U32)
+            sequence = ProducerSequence(
+                producer_id=producer_id, epoch=epoch, first_sequence=first, last_sequence=first + offset_span - 1
+            )
+        if shape & _SHORT_TAG_FILTER:
+            [tag_filter] = _TAG_FILTER.unpack_from(data, behind)
+            behind += _TAG_FILTER.size
+        if shape & _SHORT_APPENDED:
+            [appended_ms] = _APPENDED.unpack_from(data, behind)
+            behind += _APPENDED.size
+    except (IndexError, ValueError, struct.error):
+        raise _damaged(data, position) from None
+    is_delayed = bool(shape & _SHORT_DELAYED)
+    is_shorter = bool(shape & _SHORT_COUNT) and record_count == offset_span
+    if is_shorter or (is_delayed and (appended_ms is None or tier.is_item)):
+        raise _damaged(data, position)
+    ref = Ref(
+        segment_id=SegmentId(segment_id),
+        position=at,
+        length=length,
+        offset_span=offset_span,
+        record_count=record_count,
+        max_timestamp_ms=segment_time_ms(segment_id) + (~(delta >> 1) if delta & 1 else delta >> 1),
+        zones=zones,
+        tier=tier,
+        sequence=sequence,
+        tag_filter=tag_filter,
+        appended_ms=appended_ms,
+        is_delayed=is_delayed,
+        kept_days=kept_days,
+        may_expire=bool(shape & _SHORT_MAY_EXPIRE),
+        is_short=True,
+    )
+    return ref, behind
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _read_varint(data: bytes, position: int, limit: int) -> tuple[int, int]:
+    """The number, and the position behind it. Raises ValueError for `limit` and above, and for a longer form."""
+    value, shift = data[position] & 0x7F, 7
+    while data[position] > 0x7F:
+        position += 1
+        value |= (data[position] & 0x7F) << shift
+        shift += 7
+        if value >= limit or not data[position]:
+            raise ValueError
+    return value, position + 1
 
 
 def _damaged(data: bytes, position: int) -> PenstockError:

@@ -48,7 +48,7 @@ _OLD_REFS = _PLAIN_REFS | st.builds(
     _with_producer, _PLAIN_REFS, st.integers(0, 2**63 - 1), st.integers(0, 2**15 - 1), st.integers(0, 2**31 - 1)
 )
 REFS = st.builds(
-    lambda ref, tier, tag_filter, appended_ms, is_delayed, kept_days, may_expire: replace(
+    lambda ref, tier, tag_filter, appended_ms, is_delayed, kept_days, may_expire, is_short, same_count: replace(
         ref,
         tier=tier,
         tag_filter=tag_filter,
@@ -56,6 +56,8 @@ REFS = st.builds(
         is_delayed=is_delayed and appended_ms is not None and not tier.is_item,
         kept_days=kept_days if tier is Tier.EXPIRING else 0,
         may_expire=may_expire,
+        is_short=is_short,
+        record_count=ref.offset_span if same_count else ref.record_count,
     ),
     _OLD_REFS,
     st.sampled_from(Tier),
@@ -63,6 +65,8 @@ REFS = st.builds(
     st.none() | st.integers(0, 2**63 - 1),
     st.booleans(),
     st.integers(0, 255),
+    st.booleans(),
+    st.booleans(),
     st.booleans(),
 )
 GOLDEN = Ref(
@@ -80,8 +84,22 @@ GOLDEN = Ref(
 @given(REFS)
 def test_ref_survives_a_round_trip(ref: Ref) -> None:
     data = encode_ref(ref)
-    assert REF_BYTES <= len(data) <= REF_BYTES_MAX
+    assert 24 <= len(data) <= 82 if ref.is_short else REF_BYTES <= len(data) <= REF_BYTES_MAX
     assert decode_ref(data) == ref
+
+
+@given(REFS, st.data())
+def test_short_ref_has_one_encoding_and_no_prefix_is_one(ref: Ref, data: st.DataObject) -> None:
+    encoded = bytearray(encode_ref(replace(ref, is_short=True)))
+    with pytest.raises(PenstockError):
+        decode_refs(bytes(encoded[: data.draw(st.integers(1, len(encoded) - 1))]))
+    place = data.draw(st.integers(1, len(encoded) - 1))
+    encoded[place] = data.draw(st.integers(0, 255))
+    try:
+        changed = decode_refs(bytes(encoded))
+    except PenstockError:
+        return
+    assert encode_refs(changed) == bytes(encoded)
 
 
 @given(_OLD_REFS)
@@ -94,6 +112,19 @@ def test_ref_without_new_fields_is_one_that_the_release_before_reads(ref: Ref) -
 @given(st.lists(REFS, max_size=20))
 def test_refs_survive_a_round_trip(refs: list[Ref]) -> None:
     assert decode_refs(encode_refs(refs)) == tuple(refs)
+
+
+def test_short_ref_bytes_are_what_is_stored_today() -> None:
+    segment_id = SegmentId(bytes.fromhex("019d1b2a4e00") + bytes(10))
+    ref = replace(GOLDEN, is_short=True, segment_id=segment_id, position=300, max_timestamp_ms=0x019D1B2A4E00 - 2)
+    numbers = "ac02" + "02" + "03"
+    assert encode_ref(ref).hex() == "088105" + segment_id.hex() + numbers + "04" + "03"
+    assert encode_ref(replace(ref, record_count=3)).hex() == "080105" + segment_id.hex() + numbers + "03"
+    item = replace(_with_producer(ref, 6, 7, 200), record_count=3, tier=Tier.EXPIRING, kept_days=23, tag_filter=9)
+    behind = "17" + "0000000000000006" + "07" + "c801" + "0000000000000009"
+    assert encode_ref(item).hex() == "080f05" + segment_id.hex() + numbers + "03" + behind
+    delayed = replace(ref, record_count=3, appended_ms=1, is_delayed=True, may_expire=True)
+    assert encode_ref(delayed).hex() == "087105" + segment_id.hex() + numbers + "03" + "0000000000000001"
 
 
 def test_ref_bytes_are_what_is_stored_today() -> None:
@@ -211,6 +242,11 @@ def test_release_that_knows_no_item_refuses_a_ref_to_one_by_its_version() -> Non
         encode_ref(replace(GOLDEN, tier=Tier.INLINE))[:-1] + b"\x08",
         bytes(REF_BYTES + 1),
         b"\x07" + encode_ref(GOLDEN)[1:],  # without flags
+        bytes.fromhex("080005") + bytes(16) + b"\x80\x00" + b"\x02\x03\x00",  # a number with a byte too many
+        bytes.fromhex("080005") + bytes(16) + b"\x80\x80\x80\x80\x10" + b"\x02\x03\x00",  # a position of 2**32
+        bytes.fromhex("088005") + bytes(16) + b"\x01\x02\x03\x03\x00",  # a count that is the span
+        bytes.fromhex("082005") + bytes(16) + b"\x01\x02\x03\x00",  # delayed, without a time
+        bytes.fromhex("083205") + bytes(16) + b"\x01\x02\x03\x00" + bytes(8),  # a delayed item
         b"\x07" + encode_ref(GOLDEN)[1:] + b"\x08",  # delayed, without a time
         b"\x07" + encode_ref(GOLDEN)[1:] + b"\x10",  # an unknown flag
         b"\x07" + encode_ref(replace(GOLDEN, tier=Tier.INLINE))[1:-1] + b"\x0c" + bytes(8),  # a delayed item
