@@ -79,10 +79,9 @@ ITEM_FORMATS: Mapping[str, Format] = {
     "push_delivery": _only(1),
 }
 BYTE_FORMATS: Mapping[str, Format] = {
-    # 2 has the sequence of an idempotent producer, 3 a tag filter or a delivery time. 4 and 6 are of items, and written
-    # where the stage's `inline_bytes_max` lets them be: `own_facts` adds them (docs/adr/0064). 5 has an append time
-    # (docs/adr/0069). 7 has records that may expire (docs/adr/0084), and is in `ON_DEMAND`. 8 is their short form.
-    "ref": Format(frozenset((1, 2, 3, 5, 7)), frozenset((1, 2, 3, 4, 5, 6, 7, 8))),
+    # 8 is the short form of all others, and of all new refs. 4 and 6 stand for refs of items too, which are written
+    # where the stage's `inline_bytes_max` lets them be: `own_facts` adds them (docs/adr/0064).
+    "ref": Format(frozenset((8,)), frozenset((1, 2, 3, 4, 5, 6, 7, 8))),
     "segment": _only(1),
     "target": Format(frozenset((2,)), frozenset((1, 2))),
     "share_lock": _only(1),
@@ -92,14 +91,13 @@ BYTE_FORMATS: Mapping[str, Format] = {
 }
 
 ON_DEMAND: Mapping[str, frozenset[int]] = {
-    "ref": frozenset((7,)),
     "topic": frozenset((2, 3)),
     "head": frozenset((2,)),
     "share_group": frozenset((2,)),
     "timer": frozenset((2,)),
 }
-"""The versions that are written only for users who ask for what is new in them: records that expire, moved topics,
-topics that keep what readers have not passed, share groups with priorities or fair sharing, delayed records of mirrors.
+"""The versions that are written only for users who ask for what is new in them: moved topics, topics that keep what
+readers have not passed, share groups with priorities or fair sharing, delayed records of mirrors.
 
 So a release may be deployed over one that does not read them. Its users ask once no function of the old one is left.
 """

@@ -153,6 +153,19 @@ def test_replace_page_is_refused_when_there_is_none(ports: Ports) -> None:
     assert _visible(ports) == []
 
 
+def test_refs_of_both_forms_keep_theirs_over_rolls_and_repairs(ports: Ports) -> None:
+    ports.log.create_head(KEY)
+    wanted = [replace(ref(number), zones=0b001, is_short=number % 3 > 0) for number in range(TAIL_ROLL_REFS + 3)]
+    for each in wanted:
+        roll_if_due(ports.log, KEY, ports.log.append(KEY, each, 0).head)
+    for index in (0, 1, TAIL_ROLL_REFS, TAIL_ROLL_REFS + 2):
+        assert ports.log.mark_stored(KEY, {located_refs(ports)[index]: 0b010})
+        wanted[index] = replace(wanted[index], zones=0b011)
+    assert [located.ref for located in located_refs(ports)] == wanted
+    [page] = ports.log.pages(KEY, Offset(0), 1)
+    assert page.refs == tuple(wanted[:TAIL_ROLL_REFS])
+
+
 def test_tag_filter_and_delivery_time_stay_over_appends_rolls_and_repairs(ports: Ports) -> None:
     ports.log.create_head(KEY)
     wanted = [

@@ -29,8 +29,8 @@ def test_refs_of_items_are_written_where_the_stage_has_such_items(
     small: InlineBounds, versions: tuple[int, ...]
 ) -> None:
     facts = own_facts(small)
-    assert facts.writes["ref"] == tuple(sorted((1, 2, 3, 5, 7, *versions)))
-    old = replace(own_facts(), release="0.1.0", reads={**facts.reads, "ref": (1, 2, 3, 4, 5, 7)})
+    assert facts.writes["ref"] == tuple(sorted((8, *versions)))
+    old = replace(own_facts(), release="0.1.0", reads={**facts.reads, "ref": (1, 2, 3, 4, 5, 7, 8)})
     refused = "which 0.1.0 does not read"
     assert any(refused in each for each in conflicts(old, facts)) == (6 in versions)
 

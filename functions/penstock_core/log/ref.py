@@ -22,7 +22,7 @@ This lets a writer append a ref before it knows its offset.
       bit 2   appended_ms       i64        when the newest records were appended; in version 3, some were delayed
       bit 3   in version 7: some records were delayed; no field
 ```
-Version 8 is the short form of all of these, as appends write it:
+Version 8 is the short form of all of these. Whoever makes a ref writes it so:
 
 ```
  0  version u8
@@ -139,7 +139,7 @@ class Ref:
     `may_expire`: some of the records may have the header of an expiry (records/expiry.py). Without it none of them
     expires, and no reader decodes the batches to find out.
 
-    `is_short`: it is stored in the short form.
+    `is_short`: it is stored in the short form, as all new refs are.
     """
 
     segment_id: SegmentId
@@ -156,7 +156,7 @@ class Ref:
     is_delayed: bool = False
     kept_days: int = 0
     may_expire: bool = False
-    is_short: bool = False
+    is_short: bool = True
 
     @property
     def kept_until_ms(self) -> int:
@@ -338,6 +338,7 @@ def _decode_at(data: bytes, position: int) -> Ref:
         is_delayed=bool(flags & _IS_DELAYED) or (version == _WITH_FLAGS and appended_ms is not None),
         kept_days=kept_days,
         may_expire=version == _MAY_EXPIRE,
+        is_short=False,
     )
 
 

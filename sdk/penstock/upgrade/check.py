@@ -98,7 +98,7 @@ def _release(upgrade: Upgrade) -> Iterator[Finding]:
             for kind, versions in ON_DEMAND.items()
         )
         remedy = (
-            "send no record that expires, move no topic, and set no retention=acknowledged, topic_order or sharing "
+            "move no topic, and set no retention=acknowledged, topic_order or sharing "
             f"while a function of {old.release} runs ({_EXPIRY_PART})"
             if later
             else ""

@@ -42,6 +42,7 @@ _PLAIN_REFS = st.builds(
     record_count=_U32,
     max_timestamp_ms=st.integers(-1, 2**63 - 1),
     zones=st.integers(0, 255),
+    is_short=st.just(False),
     tier=st.sampled_from([Tier.ZONAL, Tier.ARCHIVE]),
 )
 _OLD_REFS = _PLAIN_REFS | st.builds(
@@ -78,6 +79,7 @@ GOLDEN = Ref(
     max_timestamp_ms=5,
     zones=0b101,
     tier=Tier.ARCHIVE,
+    is_short=False,
 )
 
 

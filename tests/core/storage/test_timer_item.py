@@ -30,7 +30,7 @@ def test_timer_item_round_trip(timer: Timer) -> None:
 def test_timer_item_golden() -> None:
     item = timer_item(delivered(TIMER, 1_800_000_000_200))
     ref = item.pop("ref")["B"]
-    assert len(ref) == 43
+    assert ref[0] == 8
     assert item == {
         "pk": {"S": "0f0f0f0f0f0f0f0f0f0f#3#timers#1"},
         "sk": {"S": "timer#001800000000123#00000000000000000000000000000009"},

@@ -155,7 +155,7 @@ def test_stage_whose_release_reads_no_item_with_a_ttl_takes_it_in_two_steps(
     new = copy.deepcopy(deployed.template)
     new["Metadata"][METADATA_KEY] = json.dumps(own_facts(BOUNDS_OF_PROFILES["express3"]).to_json())
     synthesizes(new)
-    formats = own_facts().to_json()["formats"] | {"ref": [[1, 2, 3], [1, 2, 3, 4, 5]]}
+    formats = own_facts().to_json()["formats"] | {"ref": [[1, 2, 3], [1, 2, 3, 4, 5, 8]]}
     tell_release(deployed, formats=formats)
     found = check(may_deploy=False)["formats"]
     assert "writes ref of format 6, which 0.1.0 does not read" in found["fact"]
@@ -166,9 +166,9 @@ def test_stage_whose_release_reads_no_item_with_a_ttl_takes_it_in_two_steps(
 
 def test_format_that_both_read_is_told(deployed: DeployedStage) -> None:
     formats = own_facts().to_json()["formats"]
-    tell_release(deployed, formats=formats | {"ref": [[1], [1, 2, 3, 4, 5, 6, 7]], "late": [[1], [1]]})
+    tell_release(deployed, formats=formats | {"ref": [[1], [1, 2, 3, 4, 5, 6, 7, 8]], "late": [[1], [1]]})
     found = check()["formats"]
-    assert (found["fact"], found["remedy"]) == ("late: gone; ref: writes 1 -> 1, 2, 3, 5, 7", "")
+    assert (found["fact"], found["remedy"]) == ("late: gone; ref: writes 1 -> 8", "")
 
 
 def test_format_that_is_written_on_demand_comes_after_the_upgrade_and_bars_the_way_back(
@@ -178,13 +178,11 @@ def test_format_that_is_written_on_demand_comes_after_the_upgrade_and_bars_the_w
     facts = own_facts().to_json()
     new["Metadata"][METADATA_KEY] = json.dumps(facts)
     synthesizes(new)
-    tell_release(deployed, formats=facts["formats"] | {"ref": [[1, 2, 3], [1, 2, 3, 4, 5]]})
-    assert check()["formats"]["remedy"].startswith(
-        "send no record that expires, move no topic, and set no retention=acknowledged, topic_order or sharing while"
-    )
-    new["Metadata"][METADATA_KEY] = json.dumps(facts | {"formats": facts["formats"] | {"ref": [[1], [1, 2, 3, 5]]}})
+    tell_release(deployed, formats=facts["formats"] | {"share_group": [[1], [1]]})
+    assert check()["formats"]["remedy"].startswith("move no topic, and set no retention=acknowledged, topic_order")
+    new["Metadata"][METADATA_KEY] = json.dumps(facts | {"formats": facts["formats"] | {"share_group": [[1], [1]]}})
     tell_release(deployed, formats=facts["formats"])
-    assert "writes ref of format 7, which" in check(may_deploy=False)["formats"]["fact"]
+    assert "writes share_group of format 2, which" in check(may_deploy=False)["formats"]["fact"]
 
 
 def test_moved_routes_tell_what_direct_clients_must_do(deployed: DeployedStage) -> None:
