@@ -124,7 +124,11 @@ class _Commands(click.Group):
         try:
             return super().invoke(context)
         except click.ClickException as error:
-            told = _with_our_option(error) if isinstance(error, click.NoSuchOption) else error
+            told: click.ClickException = error
+            if isinstance(error, click.NoSuchOption):
+                told = _with_our_option(error)
+            elif isinstance(error, click.BadParameter) and error.param is not None:
+                told = _with_range(error, error.param.type)
             if context.meta[_AS_JSON] and not hasattr(error, "as_json"):
                 raise _JsonError(told) from error
             raise told from error.__cause__
@@ -138,6 +142,16 @@ class _Commands(click.Group):
             if found is not None:
                 listed.add_command(click.Command(name, short_help=found.get_short_help_str(_WHOLE)))
         listed.format_commands(context, formatter)
+
+
+def _with_range(error: click.BadParameter, asked: click.ParamType[Any]) -> click.BadParameter:
+    """Where a number is refused, click names a type or a formula: name the numbers that are taken."""
+    if not isinstance(asked, click.IntRange | click.FloatRange):
+        return error
+    kind = "whole number" if isinstance(asked, click.IntRange) else "number"
+    bounds = f"from {asked.min or 0:,} " + ("up" if asked.max is None else f"to {asked.max:,}")
+    text = f"{error.message.partition(' is not ')[0]}: give a {kind} {bounds}"
+    return click.BadParameter(text, error.ctx, error.param, error.param_hint)
 
 
 def _with_our_option(error: click.NoSuchOption) -> click.NoSuchOption:

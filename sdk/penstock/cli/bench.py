@@ -16,6 +16,7 @@ import click
 
 from penstock.admin.admin import Admin
 from penstock.cli.options.settings import SIZE
+from penstock.cli.options.times import Duration
 from penstock.cli.service import Service, service_command
 from penstock.consumer.consumer import Consumer
 from penstock.cost.counted import PROFILES, counted
@@ -35,6 +36,8 @@ from penstock_core.limits import KIB, MIB
 TOPIC_PREFIX = "penstock-bench-"
 _RETENTION_MS = 3_600_000
 _STAMP_BYTES = 8  # a record begins with the time of its send
+_SECONDS_MIN = 0.1
+_DURATION = Duration(has_forever=False, ms_max=3_600_000)
 _RECORD_BYTES_MAX = 768 * KIB  # one record in a batch of the topic's default
 _BUFFER_BYTES = MIB  # of a producer: what waits in it at the stop is still sent, and paid for
 _POOL_BYTES = 4 * MIB  # of random bytes, longer than any batch: no record repeats another one of its batch
@@ -266,7 +269,7 @@ class BenchRun:
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(0.1, 3_600), default=10.0, show_default=True, help="Send so long.")
+@click.option("--seconds", type=_DURATION, default="10s", show_default=True, help="Send so long, such as 30s or 2m.")
 @click.option("--record-bytes", type=SIZE, default="1KiB", show_default=True, help="Size of a record, 16 at least.")
 @click.option("--rate", type=click.FloatRange(0.1, 1e7), help="Records a second in all; else as fast as it goes.")
 @click.option("--producers", type=click.IntRange(1, 64), default=1, show_default=True, help="Producers, a thread each.")
@@ -275,7 +278,7 @@ class BenchRun:
 @click.option("--dollars-max", type=click.FloatRange(0.001), default=0.25, show_default=True, help="Spend no more.")
 @click.option("--profile", type=click.Choice(PROFILES), default="express3", show_default=True, help="For the price.")
 @service_command
-def bench(service: Service, **options: Any) -> None:
+def bench(service: Service, seconds: int, **options: Any) -> None:
     """Measure throughput and latency of your stage from this machine, on a topic of its own.
 
     It sends and reads at the same time, counts requests, and prices them. It deletes the topic, also after Ctrl-C. A
@@ -285,7 +288,7 @@ def bench(service: Service, **options: Any) -> None:
 
     For example: penstock bench --seconds 30 --rate 1000
     """
-    load = BenchLoad(**options, transport=chosen_name(service.transport_name, None))
+    load = BenchLoad(seconds=seconds / 1_000, **options, transport=chosen_name(service.transport_name, None))
     _check(load)
     topic = TOPIC_PREFIX + new_nonce()[:12]
     run = BenchRun(service.transport, topic, load)
@@ -304,6 +307,8 @@ def _check(load: BenchLoad) -> None:
         raise click.BadParameter(
             f"{load.record_bytes}: give {2 * _STAMP_BYTES} to {_RECORD_BYTES_MAX:,} bytes", param_hint="--record-bytes"
         )
+    if load.seconds < _SECONDS_MIN:
+        raise click.BadParameter(f"{load.seconds:g} s: give {_SECONDS_MIN} s at least", param_hint="--seconds")
     wanted = 0 if load.rate is None else load.rate * load.seconds * load.record_bytes
     if wanted > load.bytes_max:
         raise click.UsageError(

@@ -58,9 +58,11 @@ def test_bound_of_dollars_ends_the_run(service: MemoryPenstock) -> None:
         (("--record-bytes", "15"), "15: give 16 to 786,432 bytes"),
         (("--record-bytes", "1MiB"), "1048576: give 16"),
         (("--rate", "1e6", "--seconds", "60"), "61,440 MB, above --bytes-max 1,074 MB"),
-        (("--seconds", "0"), "0.0 is not in the range"),
-        (("--dollars-max", "0"), "0.0 is not in the range"),
-        (("--producers", "65"), "65 is not in the range"),
+        (("--seconds", "0"), "0 s: give 0.1 s at least"),
+        (("--seconds", "x"), "'x' is not a duration: write a number with ms, s, m, h or d"),
+        (("--dollars-max", "0"), "0.0: give a number from 0.001 up"),
+        (("--producers", "65"), "65: give a whole number from 1 to 64"),
+        (("--producers", "x"), "'x': give a whole number from 1 to 64"),
     ],
 )
 def test_wrong_load_is_refused_before_anything_is_made(
