@@ -49,7 +49,7 @@ from penstock.wake_ups.events import WakeUp, parse
 from penstock.wake_ups.watch import Watch
 from penstock_cdk.settings import FUNCTION_SIZES
 from penstock_core.groups.group import parse_subscription
-from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, KIB, MIB
+from penstock_core.limits import BATCH_BYTES_DEFAULT_MAX, KIB, MIB, YOUNG_GROUP_MS
 from penstock_core.log.inline import BOUNDS_OF_PROFILES
 from penstock_core.records import frame
 
@@ -101,15 +101,16 @@ _LINES = {
 def run(profile: BilledProfile, workload: Workload, *, seconds: float, warm_up_s: float) -> tuple[float, Lines]:
     """The records a second that chance brought, and the dollars of a month by line, as by the transport `lambda`.
 
-    It counts for so many seconds, after a warm-up.
+    It counts for so many seconds, after a warm-up. Producers and warm-up begin once the groups are no longer young.
     """
     bounds = str(BOUNDS_OF_PROFILES[profile.name]) if workload.has_items else "0"
     with billed_deployment(profile, inline_bytes_max=bounds) as deployment:
         stage = Stage(deployment)
         _start(stage, workload)
-        stage.run_until(warm_up_s * 1_000)
+        began_ms = YOUNG_GROUP_MS + warm_up_s * 1_000
+        stage.run_until(began_ms)
         stage.forget()
-        stage.run_until((warm_up_s + seconds) * 1_000)
+        stage.run_until(began_ms + seconds * 1_000)
         month = Lines()
         month.add({name: usd * SECONDS_PER_MONTH / seconds for name, usd in stage.lines().items()})
         return stage.records / seconds, month
@@ -143,7 +144,7 @@ def _start(stage: "Stage", workload: Workload) -> None:
             if workload.share_workers:
                 admin.create_share_group(f"workers-{topic}", [topic])
     for number in range(workload.producers):
-        stage.add(Producing(stage, workload, topics, number).step)
+        stage.add(Producing(stage, workload, topics, number).step, YOUNG_GROUP_MS)
     groups = [(topic, f"group-{number}-{topic}") for number in range(workload.groups) for topic in topics]
     for number in range(workload.all_members):
         stage.add(Member(stage, workload, *groups[number % len(groups)], number).step)
@@ -241,7 +242,7 @@ class Producing:
         for each in self._topics:
             each.update(workload.partitions, settings.batch_bytes, BATCH_BYTES_DEFAULT_MAX)
         self._gap_ms = 1_000 * workload.producers / workload.records_per_s
-        self._record_ms = stage.chance.expovariate(1 / self._gap_ms)
+        self._record_ms = YOUNG_GROUP_MS + stage.chance.expovariate(1 / self._gap_ms)
         self._in_flight = 0
         self._value = bytes([number % 256]) * workload.record_bytes
 
