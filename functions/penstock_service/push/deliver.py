@@ -241,5 +241,6 @@ class _Delivery:
         )
         with contextlib.suppress(PenstockError):  # if not, the lock and the message's receipt end by themselves
             self._instance.stores.push.put_lane(self._key, finish(self._hold.lane))
-            self._instance.stores.deliveries.postpone(self._receipt.handle, PUSH_RECEIPT_RETRY_MS)
+            if not self._hold.is_over:
+                self._instance.stores.deliveries.postpone(self._receipt.handle, PUSH_RECEIPT_RETRY_MS)
         return Ending.KEEP

@@ -15,7 +15,7 @@ from penstock_service.mirror import push_log
 from penstock_service.push.deliver import Ending
 from tests.service.mirror.stages import Stages
 from tests.support.push_deliveries import Deliveries
-from tests.support.service import Intercepted, Killed, with_stores
+from tests.support.service import UNAVAILABLE, Intercepted, Killed, with_stores
 
 
 def before_pushes(stages: Stages, do: Callable[[MirrorPush], None]) -> None:
@@ -137,6 +137,23 @@ def test_delivery_whose_lock_is_over_deletes_no_message() -> None:
     assert stages.source.run_once(slow) is Ending.KEEP
     stages.run()
     assert stages.source.queue.messages == []
+
+
+def test_delivery_that_fails_once_its_lock_is_over_hides_no_message() -> None:
+    stages = Stages()
+    stages.run()
+    stages.source.append("a")
+    instance, began_ms = stages.source.instance, stages.clock.now_ms()
+
+    def heads(_heads: Any, _keys: Any) -> Any:
+        stages.clock.time_ms += MIRROR_LOCK_MS
+        raise UNAVAILABLE
+
+    slow = with_stores(instance, log=Intercepted(instance.stores.log, heads=heads))
+    assert stages.source.run_once(slow) is Ending.KEEP
+    assert stages.source.queue.next_visible_ms == began_ms + MIRROR_HIDE_MS
+    stages.run()
+    assert stages.logs()[0] == stages.logs()[1] != []
 
 
 def test_lane_that_was_lost_is_worked_on_no_more() -> None:
