@@ -596,7 +596,6 @@ CONSOLE_CELL_HEADERS_MAX = 10  # of a record in a list
 CONSOLE_HEADERS_MAX = 100  # on the record's own page: a million of them fit into a batch of 277 bytes
 CONSOLE_LOG_LINES_MAX = 500  # of a job's run: the last ones
 CONSOLE_LOG_LINES_READ_MAX = 100_000  # to find them
-CONSOLE_REPORT_BYTES_MAX = 8 * MIB  # of a report of `analyze`
 CONSOLE_FORM_BYTES_MAX = 14 * MIB  # a record of 4 MiB, where the form writes three characters for a byte
 CONSOLE_FORM_FIELDS_MAX = 1_000
 CONSOLE_REQUESTS_MAX = 16  # answered at once, a thread each

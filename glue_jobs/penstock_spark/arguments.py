@@ -7,7 +7,6 @@ prints the message behind the option's name. This module knows no storage and no
 import json
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from penstock_core.errors import ErrorCode, PenstockError
@@ -45,17 +44,6 @@ def hour_count(text: str) -> int:
     if hours > _HOURS_MAX:
         raise ArgumentTypeError(f"{text!r} is no whole number from 0 to {_HOURS_MAX}")
     return hours
-
-
-def days_up_to(days_max: int) -> Callable[[str], int]:
-    """The type of a number of days from 1 to `days_max`."""
-
-    def day_count(text: str) -> int:
-        if not 1 <= hour_count(text) <= days_max:
-            raise ArgumentTypeError(f"{text} days: give 1 to {days_max}")
-        return int(text)
-
-    return day_count
 
 
 def share(text: str) -> float:

@@ -207,8 +207,7 @@ class S3ResultStore:
         return f"s3://{self._bucket}/{self._prefix}{path}"
 
     def put(self, path: str, content: bytes) -> None:
-        kind: dict[str, Any] = {"ContentType": "text/html; charset=utf-8"} if path.endswith(".html") else {}
-        self._call("put_object", path, Key=self._prefix + path, Body=content, **kind)
+        self._call("put_object", path, Key=self._prefix + path, Body=content)
 
     def put_new(self, path: str, content: bytes | Path) -> bool:
         if isinstance(content, Path):

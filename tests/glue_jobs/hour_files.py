@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock_spark.analysis.hourly import HOURS_SCHEMA, hour_name, merge_hour
-from penstock_spark.analysis.lag import LAG_SCHEMA, write_lag
 from penstock_spark.analysis.measure import buckets
 from penstock_spark.result_store import ResultStore
 
@@ -66,21 +65,3 @@ def write_rows(results: ResultStore, rows: Iterable[Mapping[str, Any]]) -> None:
         sink = io.BytesIO()
         pq.write_table(merge_hour(pa.Table.from_pylist(list(found), schema=HOURS_SCHEMA), None), sink)
         results.put(hour_name(hour_ms), sink.getvalue())
-
-
-def lag_row(group: str, topic: str, partition: int, run_ms: int, **facts: Any) -> dict[str, Any]:
-    return {
-        "run_at": run_ms, "group": group, "members": 1, "topic": topic, "partition": partition,
-        "owner": "m-1", "owner_name": "app-1",
-        "committed_offset": 100, "log_start_offset": 0, "high_watermark": 100, "lag_records": 0, "lag_ms": 0,
-    } | facts  # fmt: skip
-
-
-def lag_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist([dict(each) for each in rows], schema=LAG_SCHEMA)
-
-
-def write_lag_rows(results: ResultStore, run: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    table = lag_table(rows)
-    write_lag(results, run, table)
-    return table

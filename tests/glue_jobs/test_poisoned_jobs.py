@@ -83,7 +83,7 @@ def test_archive_skips_and_counts_undecodable_batches_when_asked(
 
 
 @pytest.mark.minutes
-def test_analyze_reports_the_other_topics_and_completes_no_hour_when_a_worker_fails_at_one(
+def test_analyze_counts_the_other_topics_and_completes_no_hour_when_a_worker_fails_at_one(
     run_script: RunScript,
     instance: Instance,
     topics: Callable[[], None],
@@ -103,7 +103,6 @@ def test_analyze_reports_the_other_topics_and_completes_no_hour_when_a_worker_fa
     assert lines[-1]["complete_to"] == "1970-01-01T00"
     assert "seek to 6 to skip it" in failures(lines)["poisoned"]["message"]
     assert counted_topics(tmp_path) == ["apple", "zebra"]
-    assert (tmp_path / "report.html").exists()
 
     lines = run_script(analyze.main, "--output", str(tmp_path), "--on-undecodable", "skip")
     assert (lines[-1]["failed"], lines[-1]["skipped_batches"], lines[-1]["skipped_offsets"]) == ([], 1, 5)

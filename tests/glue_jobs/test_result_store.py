@@ -81,14 +81,6 @@ def test_names_go_on_behind_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sorted(store.names("runs/")) == ["0", "1", "2", "3", "4"]
 
 
-def test_report_in_a_bucket_is_shown_by_browsers() -> None:
-    with mock_aws():
-        s3: Any = boto3.client("s3", region_name="us-east-1")
-        s3.create_bucket(Bucket="results")
-        S3ResultStore(STORAGE, "results", "reports").put("report.html", b"<!doctype html>")
-        assert s3.head_object(Bucket="results", Key="reports/report.html")["ContentType"] == "text/html; charset=utf-8"
-
-
 @pytest.mark.parametrize("put", ["put", "put_new"])
 def test_put_that_fails_leaves_what_was_there(put: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = FolderResultStore(tmp_path)

@@ -124,11 +124,6 @@ def buckets(values: npt.NDArray[Any]) -> Integers:
     return np.where(values < 1, -1, found)
 
 
-def bucket_start(bucket: int) -> float:
-    """The least value of a bucket, rounding aside."""
-    return 0.0 if bucket < 0 else float(2 ** (bucket / BUCKETS_PER_DOUBLING))
-
-
 def measure(records: pa.RecordBatch, appended: "AppendTimes", window: TimeWindow) -> pa.RecordBatch:
     """The rows of `MEASURED` for the records that lie in the window."""
     timestamps: Integers = records.column("timestamp").cast(pa.int64()).to_numpy() // 1_000

@@ -1,7 +1,7 @@
-"""The job `analyze`: hourly figures of the topics, the lag of the groups, and a report of both.
+"""The job `analyze`: hourly figures of the topics, and the lag of the groups.
 
 All results lie in one place (docs/reference/analyze.md): `hours/` with a file per hour, `lag/` and `runs/` with a file
-per run, and the report. A run continues where the earlier runs ended. So it reads each record once, or twice in hours
+per run. A run continues where the earlier runs ended. So it reads each record once, or twice in hours
 that may still receive records. A run that dies leaves no note, and the next run does its work again.
 """
 
@@ -16,10 +16,8 @@ from penstock_service.adapters.aws import Storage
 from penstock_spark.analysis.hourly import count_hours, hour_text, write_hours
 from penstock_spark.analysis.lag import measure_lag, write_lag
 from penstock_spark.analysis.measure import HOUR_MS, SkippedBatch, TimeWindow, measured_records, skipped_batches
-from penstock_spark.analysis.report import render
 from penstock_spark.analysis.runs import EARLIEST, LAST, NOW, choose_window, last_complete, note_run
-from penstock_spark.analysis.summarize import summarize
-from penstock_spark.arguments import days_up_to, hour_count
+from penstock_spark.arguments import hour_count
 from penstock_spark.job import (
     add_on_undecodable,
     describe_failure,
@@ -35,10 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REPORTS = "reports"  # the folder in the bucket for results, unless --output names another place
-REPORT, REPORT_OF_TOPICS = "report.html", "report-topics.html"
-DAY_MS = 24 * HOUR_MS
-RUNS_IN_TREND = 60  # each costs a get; hourly runs of two and a half days
-REPORT_DAYS_MAX = 366  # each hour of them costs a get
 
 
 def main(argv: Sequence[str]) -> None:
@@ -46,9 +40,9 @@ def main(argv: Sequence[str]) -> None:
 
     Raises UNKNOWN_TOPIC, INVALID_REQUEST for wrong hours or an empty range of hours, and STORAGE_UNAVAILABLE if the
     results cannot be written. All three come before the first record is read. Raises INTERNAL at the end if a topic
-    failed. The report then has the other topics, and no hour counts as complete: the next run counts them again.
+    failed. The other topics are counted then, and no hour counts as complete: the next run counts them again.
     """
-    parser = job_parser("analyze", "Counts records by topic, partition and hour, measures lag, and writes a report.")
+    parser = job_parser("analyze", "Counts records by topic, partition and hour, and measures the lag of groups.")
     _add_options(parser)
     options, storage = parse_job(parser, argv)
     uri = results_uri(options.output, storage, REPORTS)
@@ -68,18 +62,6 @@ def main(argv: Sequence[str]) -> None:
     with spark_session("analyze") as spark:
         counting = _Counting(spark, storage, uri, window, topics, skips_undecodable=options.on_undecodable == "skip")
         counting.count(only)
-    summary = summarize(
-        results,
-        from_ms=window.to_ms - options.report_days * DAY_MS,
-        to_ms=window.to_ms,
-        topics=topics,
-        only=only,
-        lags=lags,
-        runs_max=RUNS_IN_TREND,
-    )
-    report = REPORT_OF_TOPICS if only else REPORT
-    document = render(summary, title="Penstock: topics and groups", run_ms=now_ms, place=results.uri("").rstrip("/"))
-    results.put(report, document.encode())
     note = note_run(
         results,
         run,
@@ -98,12 +80,11 @@ def main(argv: Sequence[str]) -> None:
         failed=counting.failed,
         group_partitions=len(lags),
         complete_to=hour_text(note.complete_to_ms),
-        report=results.uri(report),
     )
     if counting.failed:
         raise PenstockError(
             ErrorCode.INTERNAL,
-            f"{len(counting.failed)} topics failed, and the report lacks their new records: the lines above name them",
+            f"{len(counting.failed)} topics failed, and the hours lack their new records: the lines above name them",
         )
 
 
@@ -190,9 +171,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         type=hour_count,
         default=1,
         help="the hours at the end that later runs count again (default 1)",
-    )
-    parser.add_argument(
-        "--report-days", type=days_up_to(REPORT_DAYS_MAX), default=7, help="the days that the report covers (default 7)"
     )
 
 

@@ -1,4 +1,4 @@
-"""The bucket that jobs write results to: `lake/` for archived topics, `reports/` for the reports of analyze.
+"""The bucket that jobs write results to: `lake/` for archived topics, `reports/` for the files of analyze.
 
 The database of Glue's catalog that holds archived topics as tables. It costs nothing.
 

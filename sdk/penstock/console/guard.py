@@ -36,12 +36,6 @@ HEADERS: Mapping[str, str] = {
     "Cache-Control": "no-store",
     "Server": "penstock-console",
 }
-# A document of somebody else's: an origin of its own, without scripts and forms, and nothing from elsewhere.
-DOCUMENT_HEADERS: Mapping[str, str] = {
-    **HEADERS,
-    "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

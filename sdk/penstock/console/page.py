@@ -100,15 +100,8 @@ class Moved:
     said: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """The answer of a GET: a document that is not the console's own. The browser runs nothing of it."""
-
-    html: bytes
-
-
 Event = Mapping[str, object]  # one message of a stream, as JSON
-Answer = Shown | Moved | Document
+Answer = Shown | Moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,6 @@ from penstock.console.account import AccountFacts
 from penstock.console.background import Background, Lists, PromptTransport, ServiceDownError
 from penstock.console.figures import Figures
 from penstock.console.guard import (
-    DOCUMENT_HEADERS,
     HEADERS,
     LOST,
     AsideTransport,
@@ -26,7 +25,7 @@ from penstock.console.guard import (
     RightOfWay,
     Session,
 )
-from penstock.console.page import Answer, Asked, Document, Memory, Moved, Page, Route, Shown, Stream
+from penstock.console.page import Answer, Asked, Memory, Moved, Page, Route, Shown, Stream
 from penstock.console.pages import (
     acls,
     audit,
@@ -241,8 +240,6 @@ class ConsoleServer:
             joint = "&" if "?" in answer.to else "?"
             location = f"{answer.to}{joint}said={self._flashes.keep(answer.said)}"
             return web.Response(status=303, headers={"Location": location})
-        if isinstance(answer, Document):
-            return web.Response(body=answer.html, content_type="text/html", charset="utf-8", headers=DOCUMENT_HEADERS)
         return _html(self._rendered(answer, asked, session), answer.status)
 
     def _rendered(self, shown: Shown, asked: Asked, session: Session) -> str:

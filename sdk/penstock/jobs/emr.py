@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from penstock.jobs.deployed import DeployedJobs, client, log_lines, to_ms
+from penstock.jobs.deployed import DeployedJobs, log_lines, to_ms
 from penstock.jobs.model import JobRun, RunState, unknown_job, unknown_run
 from penstock_core.errors import ErrorCode, PenstockError
 
@@ -91,10 +91,6 @@ class EmrPlace:
         prefix = f"applications/{self._application_id}/jobs/{run_id}"
         return log_lines(self._logs, self._deployed.log_group, prefix)
 
-    def s3(self) -> Any:
-        """A client of S3 in the region of the stack."""
-        return client("s3", self._emr.meta.region_name)
-
     def _run(self, found: Any, run_id: str) -> JobRun:
         state = _STATES.get(found["state"], RunState.PENDING)
         by_glue_name = {how.glue_name: name for name, how in self._deployed.jobs.items()}
@@ -158,10 +154,6 @@ class GluePlace:
         """The lines of Spark's log, then those that the script printed."""
         for each in _LOGS:
             yield from log_lines(self._logs, f"{self._deployed.log_group}/{each}", run_id)
-
-    def s3(self) -> Any:
-        """A client of S3 in the region of the stack."""
-        return client("s3", self._glue.meta.region_name)
 
 
 def _run(found: Any, job: str) -> JobRun:

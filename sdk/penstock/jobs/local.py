@@ -20,7 +20,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from penstock.jobs.model import JobRun, RunState, unknown_job, unknown_run
 from penstock.local_files import FOLDER, JOBS_ENV_NAMES, find_local_file, read_local_file
@@ -124,19 +123,6 @@ class LocalPlace:
         for name in ("err", "out"):
             with (folder / name).open(errors="replace") as lines:
                 yield from (line.rstrip("\n") for line in lines)
-
-    def s3(self) -> Any:
-        """A client of S3: that of the local stack, unless the environment names another one."""
-        import botocore.session  # 0.1 s, which other commands need not wait for
-
-        place = self._storage()
-        return botocore.session.Session().create_client(
-            "s3",
-            region_name=place.get("AWS_REGION") or os.environ.get("AWS_REGION"),
-            endpoint_url=place.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT_URL"),
-            aws_access_key_id=place.get("AWS_ACCESS_KEY_ID"),
-            aws_secret_access_key=place.get("AWS_SECRET_ACCESS_KEY"),
-        )
 
     def _folder(self, run_id: str) -> Path:
         folder = self._state / "jobs" / run_id

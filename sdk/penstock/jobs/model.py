@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Protocol
 
 from penstock_core.errors import ErrorCode, PenstockError
 
@@ -67,9 +67,6 @@ class JobPlace(Protocol):
 
     def logs(self, run_id: str) -> Iterator[str]:
         """The lines that the run has printed so far."""
-
-    def s3(self) -> Any:
-        """A client of S3, for what runs have written."""
 
 
 def unknown_job(job: str, jobs: Sequence[str]) -> PenstockError:

@@ -1,7 +1,4 @@
-import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 from botocore.exceptions import NoCredentialsError
@@ -46,32 +43,14 @@ class Place:
         yield from (f"line {number}" for number in range(1_000))
         yield from HOSTILE
 
-    def s3(self) -> Any:
-        raise AssertionError("the run has written no report")
-
-
-class Reported(Place):
-    """A place whose run has written a report to a folder."""
-
-    def __init__(self, report: Path) -> None:
-        self._report = report
-
-    def logs(self, run_id: str) -> Iterator[str]:
-        yield json.dumps({"event": "result", "report": f"file://{self._report}"})
-
 
 def broken() -> Place:
     raise NoCredentialsError
 
 
 @pytest.fixture
-def report(tmp_path: Path) -> Path:
-    return tmp_path / "report.html"
-
-
-@pytest.fixture
-def visitor(service: MemoryPenstock, report: Path) -> Iterator[Visitor]:
-    places = {"local": Place, "emr": broken, "reported": lambda: Reported(report)}
+def visitor(service: MemoryPenstock) -> Iterator[Visitor]:
+    places = {"local": Place, "emr": broken}
     console = RunningConsole(service.transport, job_places=places)
     yield console.visitor()
     console.stop()
@@ -95,23 +74,3 @@ def test_what_is_not_there_is_told(visitor: Visitor, path: str, status: int) -> 
     seen = visitor.get(path)
     assert seen.status == status
     assert "defect" not in seen.text
-
-
-def test_report_opens_as_a_document_that_may_do_nothing(visitor: Visitor, report: Path) -> None:
-    hostile = "<html><script>alert(1)</script><form action='/topics'></form><b>42 records</b></html>"
-    report.write_text(hostile)
-    assert 'href="/jobs/reported/local-1/report"' in visitor.get("/jobs/reported/local-1").html
-    seen = visitor.get("/jobs/reported/local-1/report")
-    assert (seen.status, seen.html) == (200, hostile)
-    policy = seen.headers["Content-Security-Policy"]
-    assert policy.startswith("sandbox; default-src 'none'")
-    assert not {"allow-scripts", "script-src", "allow-same-origin"} & set(policy.replace(";", " ").split())
-    assert seen.headers["X-Frame-Options"] == "DENY"
-
-
-def test_run_without_a_report_offers_none(visitor: Visitor, report: Path) -> None:
-    assert "/report" not in visitor.get("/jobs/local/local-1").html
-    assert visitor.get("/jobs/local/local-1/report").status == 400
-    gone = visitor.get("/jobs/reported/local-1/report")
-    assert gone.status == 400
-    assert str(report) in gone.text

@@ -5,11 +5,10 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TypeVar
 
-from penstock.console.page import Asked, Document, Page, Route, Shown
+from penstock.console.page import Asked, Page, Route, Shown
 from penstock.console.paging import paged
 from penstock.errors import InvalidError
 from penstock.jobs.model import JobPlace
-from penstock.jobs.reports import read_report, report_in
 from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.limits import CONSOLE_LOG_LINES_MAX, CONSOLE_LOG_LINES_READ_MAX
 
@@ -46,18 +45,8 @@ def show_run(asked: Asked) -> Shown:
             "where": where,
             "log": "\n".join(line[:_LINE_CHARACTERS_MAX] for line in lines),
             "is_cut": len(lines) == CONSOLE_LOG_LINES_MAX,
-            "has_report": report_in(lines) is not None,
         },
     )
-
-
-def show_report(asked: Asked) -> Document:
-    """The report that a run of `analyze` has written. Whoever may write to its place may have changed it."""
-    place, run_id = _place(asked, asked.path["where"]), asked.path["run"]
-    uri = _asked(lambda: report_in(islice(place.logs(run_id), CONSOLE_LOG_LINES_READ_MAX)))
-    if uri is None:
-        raise InvalidError(ErrorCode.INVALID_NAME, f"run {shown(run_id)} has written no report")
-    return Document(html=_asked(lambda: read_report(uri, place.s3)))
 
 
 def _place(asked: Asked, where: str) -> JobPlace:
@@ -87,6 +76,5 @@ PAGE = Page(
     routes=(
         Route(method="GET", path="/jobs", answer=show_list),
         Route(method="GET", path="/jobs/{where}/{run}", answer=show_run),
-        Route(method="GET", path="/jobs/{where}/{run}/report", answer=show_report),
     ),
 )
