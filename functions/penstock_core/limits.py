@@ -324,6 +324,7 @@ MIRROR_TIMERS_READ = 900  # in one comparison with the mirror
 MIRROR_TIMERS_CHUNKS = 4  # comparisons and looks at partitions with timers, in one turn of a delivery
 MIRROR_TIMERS_PUT = 100  # copies in one request: each is a write of its own
 MIRROR_TIMERS_DIGESTS = 200  # partitions with timers whose digest is kept: others are compared in each pass
+MIRROR_TIMERS_COMPARED_MS = 24 * 3_600_000  # between two passes that compare all partitions, whatever their digests
 MIRROR_TIMERS_OTHERS = 4_000  # copies that the mirror looks at in one comparison
 MIRROR_TELLING_MS_MAX = 3_600_000  # a mirror takes no copies that were read before that: their marks last for a day
 MIRROR_TOLD_KEPT_MS = 30 * 24 * 3_600_000  # notes of copies, from the due time on: a delivery must not be later

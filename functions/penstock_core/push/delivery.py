@@ -33,7 +33,6 @@ whose message sleeps, has its message (lane.py), unless that one is overdue. The
 merely slow: it gives each message twice the time in which SQS shows it again.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -112,13 +111,14 @@ class TimersNote:
     `digests` has each partition of which the mirror may have copies: `UNTOLD`, or the digest of the places that it has
     exactly. A pass goes over the partitions from `partition` on, behind the timer `after`. `waiting` and `left` count
     what it has met so far. The last whole pass has met `told`, of which the mirror had all but `told_left`; it began
-    after the move `told_move` of the topic, 0 for none. The other fields are those of `OffsetsNote`.
+    after the move `told_move` of the topic, 0 for none. The pass
+    that began at `compared_ms` compares all partitions. The other fields are those of `OffsetsNote`.
     """
 
     next_ms: int = 0
     version: int = 0
     is_quiet: bool = False
-    digests: Mapping[str, str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
     partition: int = 0
     after: str = ""
     move: int = 0
@@ -128,6 +128,7 @@ class TimersNote:
     told_left: int = 0
     told_move: int = 0
     has_told: bool = False
+    compared_ms: int = 0
 
     @property
     def has_begun(self) -> bool:

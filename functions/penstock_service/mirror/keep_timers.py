@@ -111,7 +111,8 @@ def _settle(
     head = instance.stores.log.heads([key]).get(key)
     is_there = (
         head is not None
-        and (head.mirror, head.log_id) == (push.mirror, push.log_id)
+        and head.mirror == push.mirror
+        and (head.log_id == push.log_id or not push.base_offset)  # a log that holds nothing has delivered nothing
         and head.next_offset >= push.base_offset
     )
     if not is_there:

@@ -10,14 +10,16 @@ The note comes first: whoever delivers the timer later does so behind it, and th
 the mirror's append settles the copy. The delivery of a topic's first partition does it, with the offsets of groups.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from penstock_core.errors import ErrorCode, PenstockError
 from penstock_core.ids import Offset, Partition, PartitionKey
 from penstock_core.limits import (
     MIRROR_PUSH_BYTES,
     MIRROR_TIMERS_CHUNKS,
+    MIRROR_TIMERS_COMPARED_MS,
     MIRROR_TIMERS_DIGESTS,
     MIRROR_TIMERS_EACH_MS,
     MIRROR_TIMERS_MS,
@@ -26,6 +28,7 @@ from penstock_core.limits import (
     MIRROR_TIMERS_PUT,
     MIRROR_TIMERS_READ,
     PUSH_TARGET_MS,
+    SCHEDULED_PARTITIONS_MAX,
     TIMER_MS_MAX,
 )
 from penstock_core.log.ref import LocatedRef
@@ -41,7 +44,8 @@ from penstock_service.push.lane_work import LaneWork
 from penstock_service.segments.read_refs import read_refs_singly
 from penstock_service.timers.scheduled import overdue_since
 
-_OF_NONE = "-"  # a comparison: no log
+_OF_NONE = "-"  # no log
+_Told = TypeVar("_Told")
 
 
 def tell_timers(work: LaneWork, topic: Topic, told: SourceTopic, note: TimersNote | None) -> TimersNote | None:
@@ -99,15 +103,17 @@ class _Teller:
         return move.number if self._topic.is_moved and move is not None else 0
 
     def run(self) -> None:
-        """Goes on with the pass, until `MIRROR_TIMERS_CHUNKS` comparisons are due, or to its end."""
+        """Goes on with the pass, until `MIRROR_TIMERS_CHUNKS` comparisons are due, for 100 looks, or to its end."""
         begun_ms, todo, waiting = self._instance.clock.now_ms(), list[_Chunk](), 0
         if not self.note.has_begun:
             self.note = replace(self.note, move=self._move(), waiting=0, left=0, has_told=False)
+            self._compare_all(begun_ms)
         last: _Chunk | None = None
-        for chunk in self._chunks():
+        for looks, chunk in enumerate(self._chunks(), 1):
+            self._work.hold.renew(has_progressed=False)
             waiting += len(chunk.timers)
             todo += [chunk] if self._must_tell(chunk) else []
-            if len(todo) == MIRROR_TIMERS_CHUNKS:
+            if len(todo) == MIRROR_TIMERS_CHUNKS or looks == SCHEDULED_PARTITIONS_MAX:
                 last = chunk
                 break
         untold = None if len(self._digests) < MIRROR_TIMERS_DIGESTS else UNTOLD
@@ -129,6 +135,14 @@ class _Teller:
             digests=self._digests,
         )
         self._go_on(last, begun_ms)
+
+    def _compare_all(self, now_ms: int) -> None:
+        """Once a day, the pass compares each partition: copies may have come late, or have gone with a restore."""
+        if now_ms - self.note.compared_ms >= MIRROR_TIMERS_COMPARED_MS:
+            room = MIRROR_TIMERS_DIGESTS - len(self._digests)
+            others = [name for name in map(str, self._topic.all_partitions()) if name not in self._digests]
+            self._digests = dict.fromkeys([*self._digests, *others[:room]], UNTOLD)
+            self.note = replace(self.note, compared_ms=now_ms)
 
     def begin_anew(self, *, is_quiet: bool) -> None:
         """The next part begins a pass."""
@@ -194,40 +208,51 @@ class _Teller:
             read_ms=self._instance.clock.now_ms(), listed=chunk.places, after=chunk.after, until=chunk.until
         )
         answer = self._send(chunk.key.partition, telling)
-        left, timers = 0, {each.place: each for each in chunk.timers}
+        timers = {each.place: each for each in chunk.timers}
         lacks = [timers[each] for each in answer.lacks if each in timers]
-        for at in range(0, len(lacks), MIRROR_TIMERS_PUT):
-            left += self._copy(chunk.key, lacks[at : at + MIRROR_TIMERS_PUT])
-        for at in range(0, len(answer.others), MIRROR_TIMERS_PUT):
-            left += self._settle(chunk.key, answer.others[at : at + MIRROR_TIMERS_PUT])
+        left = self._in_parts(chunk.key, self._copy, lacks) + self._in_parts(chunk.key, self._settle, answer.others)
         self.note = replace(self.note, left=self.note.left + left)
         if is_known and chunk.is_whole and not (left or answer.others):
             self._digests[name] = digest_of_places(chunk.places)
             if not chunk.timers:
                 del self._digests[name]
 
+    def _in_parts(
+        self, key: PartitionKey, tell: Callable[[PartitionKey, Sequence[_Told]], int], told: Sequence[_Told]
+    ) -> int:
+        """The number that was left: also what there was no time for."""
+        left = 0
+        for at in range(0, len(told), MIRROR_TIMERS_PUT):
+            part = told[at : at + MIRROR_TIMERS_PUT]
+            self._work.hold.renew(has_progressed=False)
+            left += tell(key, part) if self._work.has_time() else len(part)
+        return left
+
     def _copy(self, key: PartitionKey, timers: Sequence[Timer]) -> int:
         stores, executor = self._instance.stores, self._instance.executor
         read_ms = self._instance.clock.now_ms()
         executor.map(stores.timers.note_told, timers).all_ok()
         stored = executor.map(lambda timer: stores.timers.get(key, timer.place), timers).all_ok()  # after the notes
-        waiting = [each for each in stored if each is not None and each.is_waiting]
-        contents = read_refs_singly(self._instance, [LocatedRef(base_offset=Offset(0), ref=it.ref) for it in waiting])
-        found: list[tuple[Timer, memoryview]] = []
-        size, left = 0, 0
-        for timer in waiting:
-            content = contents[LocatedRef(base_offset=Offset(0), ref=timer.ref)]
-            if isinstance(content, PenstockError) or len(content) > MIRROR_PUSH_BYTES:
+        found, size, left = list[Timer](), 0, 0
+        for timer in [each for each in stored if each is not None and each.is_waiting]:
+            length = timer.ref.length
+            if length > MIRROR_PUSH_BYTES:
                 left += 1
                 continue
-            if size + len(content) > MIRROR_PUSH_BYTES:
+            if size + length > MIRROR_PUSH_BYTES:
                 left += self._send_copies(key, found, read_ms)
                 found, size = [], 0
-            found.append((timer, content))
-            size += len(content)
+            found.append(timer)
+            size += length
         return left + (self._send_copies(key, found, read_ms) if found else 0)
 
-    def _send_copies(self, key: PartitionKey, found: Sequence[tuple[Timer, memoryview]], read_ms: int) -> int:
+    def _send_copies(self, key: PartitionKey, timers: Sequence[Timer], read_ms: int) -> int:
+        located = [LocatedRef(base_offset=Offset(0), ref=each.ref) for each in timers]
+        contents = read_refs_singly(self._instance, located)
+        read = [(timer, contents[place]) for timer, place in zip(timers, located, strict=True)]
+        found = [(timer, content) for timer, content in read if not isinstance(content, PenstockError)]
+        if not found:
+            return len(timers)
         parts = [
             PushPart(
                 length=len(content),
@@ -243,7 +268,7 @@ class _Teller:
         telling = TimersTelling(read_ms=read_ms, copied=[timer.place for timer, _ in found])
         answer = self._send(key.partition, telling, parts, b"".join(content for _, content in found))
         self._instance.telemetry.count("timers_mirrored", len(found) - answer.left)
-        return answer.left
+        return answer.left + len(timers) - len(found)
 
     def _settle(self, key: PartitionKey, places: Sequence[TimerPlace]) -> int:
         """Those that wait here by now came after the read: the next pass compares them."""
@@ -254,7 +279,7 @@ class _Teller:
         if head is None or not settled:
             return len(places)
         telling = TimersTelling(read_ms=read_ms, settled=settled)
-        answer = self._send(key.partition, telling, log_id=head.log_id, log_end=head.next_offset)
+        answer = self._send(key.partition, telling, log_id=head.log_id or _OF_NONE, log_end=head.next_offset)
         return answer.left + len(places) - len(settled)
 
     def _send(

@@ -4,11 +4,15 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from penstock_core.errors import ErrorCode, PenstockError
-from penstock_core.ids import Partition
+from penstock_core.ids import Partition, TimerId
 from penstock_core.limits import MIRROR_TELLING_MS_MAX, TIMER_PAST_MS_MAX
-from penstock_core.log.timer import scheduled_id
+from penstock_core.log.timer import Timer, scheduled_id
+from penstock_core.push.lane import LaneKey
 from penstock_service.instance.instance import Instance
+from penstock_service.mirror import tell_timers
 from penstock_service.mirror.append_push import append_push
 from penstock_service.mirror.promote_topic import promote_topic, resync_topic
 from penstock_service.push.look import look
@@ -18,6 +22,7 @@ from penstock_service.timers.scheduled import cancel_scheduled, list_scheduled
 from tests.service.mirror.stages import Stages
 from tests.service.mirror.test_move_topic import move, promote
 from tests.service.timers.delays import FOREVER_MS, delay
+from tests.support.push_deliveries import ID
 from tests.support.refusals import refused
 from tests.support.service import Intercepted, counted_instance, key_of, read_all, with_stores
 
@@ -106,6 +111,21 @@ def test_timer_that_was_cancelled_goes_with_the_next_telling() -> None:
     assert waits(stages.mirror) == [1]
 
 
+def test_timer_that_was_cancelled_goes_from_a_partition_that_has_no_record_yet() -> None:
+    stages = stages_with(partitions=2)
+    delay_at(stages, "a", 0, partition=1)
+    tell(stages)
+    assert waits(stages.mirror) == [0]
+    [waiting] = list_scheduled(stages.source.instance, "orders", 1).timers
+    cancel_scheduled(stages.source.instance, "orders", scheduled_id(Partition(1), waiting.place))
+    tell(stages)
+    assert waits(stages.mirror) == []
+    state = stages.source.state()
+    assert state is not None
+    assert state.timers is not None
+    assert state.timers.told_left == 0, "a planned promotion waits for that"
+
+
 def test_copy_goes_though_its_delivery_died_and_the_source_is_as_it_was_told() -> None:
     stages = stages_with("a")
     delay_at(stages, "b", 1)
@@ -126,6 +146,47 @@ def test_copy_goes_though_its_delivery_died_and_the_source_is_as_it_was_told() -
     tell(stages)
     tell(stages)
     assert waits(stages.mirror) == [0]
+
+
+def test_copies_that_differ_are_found_after_a_day() -> None:
+    """One has gone, as with a restore of the mirror. One came late, to a partition where nothing waits any more."""
+    stages = stages_with("a", partitions=2)
+    [copy] = [each for each in stages.timer_calls if each.parts]
+    [at_mirror] = list_scheduled(stages.mirror, "orders", 9).timers
+    stages.mirror.stores.timers.delete(at_mirror.key, at_mirror.place)
+    assert copy.timers is not None
+    place = replace(copy.timers, copied=[at_mirror.place._replace(timer_id=TimerId(bytes(15) + b"\x07"))])
+    append_push(stages.mirror, replace(copy, partition=Partition(1), timers=place))
+    tell(stages)
+    assert waits(stages.mirror) == [7]
+    delay_at(stages, "b", 1, in_ms=48 * HOUR_MS)
+    stages.clock.time_ms += 24 * HOUR_MS
+    tell(stages)
+    tell(stages)
+    assert waits(stages.mirror) == [1]
+
+
+def test_copies_go_in_parts_while_the_lane_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = stages_with("a")
+    for number in range(1, 8):
+        delay_at(stages, "b" * 20 if number < 7 else "c" * 300, number)
+    monkeypatch.setattr(tell_timers, "MIRROR_TIMERS_PUT", 3)
+    monkeypatch.setattr(tell_timers, "MIRROR_PUSH_BYTES", 200)
+    source = stages.source.instance
+    held = list[float]()
+
+    def note(_: Any, timer: Timer) -> None:
+        stages.clock.time_ms += 600
+        lane = source.stores.push.find_lane(LaneKey(subscription_id=ID, lane=0))
+        assert lane is not None
+        held.append(lane.locked_until_ms - stages.clock.time_ms)
+        source.stores.timers.note_told(timer)
+
+    stages.source.instance = with_stores(source, timers=Intercepted(source.stores.timers, note_told=note))
+    tell(stages)
+    assert sorted(waits(stages.mirror)) == [*range(7)], "the last one exceeds a push"
+    assert max(len(each.data) for each in stages.timer_calls) <= 200
+    assert min(held) > 0
 
 
 def test_unchanged_timers_cost_no_request() -> None:
