@@ -63,11 +63,12 @@ def find_records(data: bytes | mmap, position: int, count: int) -> tuple[Integer
         if run:
             parts.append(np.arange(position, position + run * step, step))
             position += run * step
+            walked = 4 * _RUN_MIN
         else:
             run, starts = min(walked, count), list[int]()
             position = walk_records(data, position, run, starts)
             parts.append(np.array(starts, np.int64))
-            walked *= 4
+            walked *= 2
         count -= run
     return (np.concatenate(parts) if parts else np.empty(0, np.int64)), position
 
