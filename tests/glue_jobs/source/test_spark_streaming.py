@@ -13,7 +13,7 @@ import pytest
 import penstock_spark
 from localstack.clients import client
 from penstock_core.errors import PenstockError
-from penstock_core.limits import MIB
+from penstock_core.limits import JUMP_MARGIN_OFFSETS, MIB
 from penstock_core.records.record_batch import Compression, parse_header
 from penstock_core.zones.zone_state import Acks
 from penstock_service.adapters.aws import Storage
@@ -21,6 +21,7 @@ from penstock_service.instance.instance import Instance
 from penstock_service.records.produce import produce
 from penstock_service.topics.alter_topic import alter_topic, delete_topic
 from penstock_spark.source.batch import schema_of
+from tests.support.restoring import jump
 from tests.support.service import batch, entry, new_topic, send
 
 if TYPE_CHECKING:
@@ -153,6 +154,31 @@ def test_checkpoint_goes_on_over_a_drained_partition_and_a_topic_that_was_made_a
     assert found == [(1, 0, "a"), (1, 1, "b"), (0, 0, "c")]
 
 
+def test_checkpoint_goes_on_behind_a_restore_of_its_stage(instance: Instance, storage: Storage, stream: Any) -> None:
+    found: list[tuple[int, int, str]] = []
+
+    def write(frame: "DataFrame", _: int) -> None:
+        found.extend(tuple(row) for row in frame.collect())
+
+    new_topic(instance, "orders")
+    send(instance, "orders", "a")
+    dynamodb = client("dynamodb", _port(storage))
+    kept = dynamodb.scan(TableName=storage.log_table)["Items"]
+    send(instance, "orders", "lost")
+    stream(write)
+    for item in dynamodb.scan(TableName=storage.log_table)["Items"]:
+        dynamodb.delete_item(TableName=storage.log_table, Key={name: item[name] for name in ("pk", "sk")})
+    for item in kept:
+        dynamodb.put_item(TableName=storage.log_table, Item=item)
+    jump(instance, 2)
+    send(instance, "orders", "b")
+    with pytest.raises(Exception, match="a restore removed the rest"):
+        stream(write)
+    stream(write, failOnDataLoss="false")
+
+    assert found == [(0, 0, "a"), (0, 1, "lost"), (0, 2 + JUMP_MARGIN_OFFSETS, "b")]
+
+
 def test_small_micro_batch_comes_from_the_driver_with_its_progress(
     instance: Instance, storage: Storage, stream: Any
 ) -> None:
@@ -260,8 +286,12 @@ def _reader(options: dict[str, str]) -> "PenstockStreamReader":
     return PenstockStreamReader(given, schema_of(given))
 
 
+def _port(storage: Storage) -> int:
+    return int(str(storage.endpoint_url).rpartition(":")[2])
+
+
 def remove_segments(storage: Storage) -> None:
-    s3 = client("s3", int(str(storage.endpoint_url).rpartition(":")[2]))
+    s3 = client("s3", _port(storage))
     for zone in storage.zones:
         for each in s3.list_objects_v2(Bucket=zone.bucket)["Contents"]:
             s3.delete_object(Bucket=zone.bucket, Key=each["Key"])
