@@ -144,7 +144,8 @@ def measure(spark: SparkSession, partitions: tuple[int, ...]) -> Iterator[Row]:
 def measure_steady(spark: SparkSession, records_per_s: int, seconds: int) -> Iterator[Row]:
     """The steps of micro-batches that follow each other while records come steadily, and their 95th hundredth.
 
-    By each of Spark's two ways to write a checkpoint: by default Hadoop starts a process for each file, `chmod`.
+    By each of Spark's two ways to write a checkpoint. By the default one, Hadoop starts a dozen processes for each
+    micro-batch, `readlink` and `chmod`.
     """
     for written_by in CHECKPOINTS:
         spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", f"{CHECKPOINTING}.{written_by}")
