@@ -73,6 +73,7 @@ CASES = [
             **{"doubled push": 20, "lost answer of a push": 20, "push frozen": 1, "mirror checked": 30},
             "mirror push appended": 200,
             "mirror missed": 5,
+            **{"timer copied": 50, "told timer came": 50, "copy delivered": 1, "timers whole": 5},
         },
     ),
     Case(
@@ -81,6 +82,7 @@ CASES = [
         events={
             **{f"move {event}": 5 for event in ("promoted", "not equal", "refused", "ended")},
             **{"topic moved": 200, "topic reopened": 3, "late promotion": 20, "moved head promoted": 40},
+            **{"timer copied": 50, "told timer came": 50, "timers told since a move": 3},
         },
     ),
     Case(

@@ -113,11 +113,12 @@ def _send(work: LaneWork, told: SourceTopic, offsets: MirroredOffsets, replaces:
 
 def _read(instance: Instance, topic_id: TopicId, told: SourceTopic, read_ms: int) -> tuple[MirroredOffsets, int]:
     """The offsets of the groups and share groups on the topic, and of how many groups they were read."""
-    names: list[GroupName] = []
-    after = ""
-    while page := instance.stores.memberships.registered(after, GROUP_LIST_MAX):
+    names = [*instance.stores.memberships.registered("", GROUP_LIST_MAX)]
+    while names and len(names) % GROUP_LIST_MAX == 0:  # the last page was full
+        page = instance.stores.memberships.registered(names[-1], GROUP_LIST_MAX)
+        if not page:
+            break
         names += page
-        after = page[-1]
     chosen = names[:MIRROR_OFFSETS_GROUPS]
     read = instance.executor.map(lambda name: _committed(instance, name, topic_id), chosen).all_ok()
     committed = dict(zip(chosen, read, strict=True))
