@@ -268,6 +268,11 @@ def test_offsets_of_groups_take_the_place_of_those_before_them_alone(ports: Port
         assert ports.log.put_offsets(topic_id, number, offsets(9)) == (2, offsets(6))
     assert ports.log.find_offsets(topic_id) == offsets(6)
     assert ports.log.find_offsets(TopicId("cd" * 10)) is None
+    of_share = replace(offsets(7), share_groups=offsets(7).groups)
+    assert ports.log.put_offsets(topic_id, 3, of_share) == (3, of_share)
+    assert ports.log.find_offsets(topic_id) == of_share
+    ports.log.put_offsets(topic_id, 4, offsets(8))
+    assert ports.log.find_offsets(topic_id) == offsets(8), "the share groups have gone"
     ports.log.delete_offsets(topic_id)
     ports.log.delete_offsets(topic_id)
     assert ports.log.find_offsets(topic_id) is None

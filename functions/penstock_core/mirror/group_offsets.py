@@ -87,7 +87,7 @@ def fitted(
 ) -> MirroredOffsets:
     """The offsets of as many groups as there is room for. Those whose last commit is oldest have none.
 
-    Share groups come first, by their names: each has a few bytes for a partition.
+    Share groups come first, by their names, and have half the room: each has a few bytes for a partition.
     """
     newest = {name: max(each.committed_at_ms for each in offsets) for name, offsets in committed.items() if offsets}
     places, found = share_groups or {}, MirroredOffsets(read_ms=read_ms)
@@ -95,7 +95,7 @@ def fitted(
     room, wanted = MIRROR_OFFSETS_BYTES, len(newest) + len(places)
     for name in sorted(places):
         size = len(encode_offsets(replace(found, share_groups={name: places[name]})))
-        if size <= room:
+        if size <= room - MIRROR_OFFSETS_BYTES // 2:
             room -= size
             share[name] = places[name]
     for name in sorted(newest, key=lambda each: (-newest[each], each)):

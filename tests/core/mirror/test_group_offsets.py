@@ -117,3 +117,11 @@ def test_share_groups_have_room_before_groups() -> None:
     assert found.share_groups == places
     assert found.left_out == 40 - len(found.groups) + 2
     assert len(encode_offsets(found)) <= MIRROR_OFFSETS_BYTES
+
+
+def test_share_groups_leave_half_the_room_to_groups() -> None:
+    places = {Partition(number): MirroredOffset(offset=Offset(1)) for number in range(1_000)}
+    two = {GroupName(name): [committed(0, 1, metadata="x" * 4_000)] for name in ("g", "h")}
+    found = fitted(two, 9, 0, {GroupName(f"s{number:02}"): places for number in range(40)})
+    assert len(found.groups) == 2
+    assert 0 < len(found.share_groups) == 40 - found.left_out

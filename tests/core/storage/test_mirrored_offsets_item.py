@@ -24,3 +24,9 @@ def test_item_is_that_of_the_docs() -> None:
         "groups": {"S": '[["a",[[2,7]]]]'},
     }
     assert offsets_key(TOPIC) == {"pk": {"S": f"{TOPIC}#0"}, "sk": {"S": "mirrored_offsets"}}
+
+
+def test_share_groups_are_apart_so_that_a_release_before_them_reads_the_groups() -> None:
+    groups = {GroupName("a"): {Partition(2): MirroredOffset(offset=Offset(7))}}
+    item = offsets_item(TOPIC, 3, MirroredOffsets(read_ms=5, groups=groups, share_groups=groups))
+    assert (item["groups"], item["share"]) == ({"S": '[["a",[[2,7]]]]'}, {"S": '[["a",[[2,7]],"share"]]'})

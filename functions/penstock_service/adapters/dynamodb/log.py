@@ -245,10 +245,10 @@ class DynamoDbLogIndex:
 
     def put_offsets(self, topic_id: TopicId, number: int, offsets: "MirroredOffsets") -> tuple[int, "MirroredOffsets"]:
         from penstock_core.mirror.group_offsets import NO_OFFSETS
-        from penstock_core.storage.mirrored_offsets_item import offsets_item, parse_offsets
+        from penstock_core.storage.mirrored_offsets_item import SHARE, offsets_item, parse_offsets
         from penstock_core.storage.push.delivery_item import versioned_write
 
-        write = versioned_write(offsets_item(topic_id, number, offsets), number)
+        write = versioned_write(offsets_item(topic_id, number, offsets), number, optional=[SHARE])
         done = self._client.conditional(
             "put_item" if isinstance(write, ConditionalPut) else "update_item",
             is_repeatable=True,
