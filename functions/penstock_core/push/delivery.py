@@ -111,8 +111,8 @@ class TimersNote:
     `digests` has each partition of which the mirror may have copies: `UNTOLD`, or the digest of the places that it has
     exactly. A pass goes over the partitions from `partition` on, behind the timer `after`. `waiting` and `left` count
     what it has met so far. The last whole pass has met `told`, of which the mirror had all but `told_left`; it began
-    after the move `told_move` of the topic, 0 for none. The pass
-    that began at `compared_ms` compares all partitions. The other fields are those of `OffsetsNote`.
+    after the move `told_move` of the topic, 0 for none. The pass that began at `compared_ms` compares all
+    partitions. The other fields are those of `OffsetsNote`.
     """
 
     next_ms: int = 0

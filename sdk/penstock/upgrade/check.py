@@ -98,8 +98,8 @@ def _release(upgrade: Upgrade) -> Iterator[Finding]:
             for kind, versions in ON_DEMAND.items()
         )
         remedy = (
-            "move no topic, and set no retention=acknowledged, topic_order or sharing "
-            f"while a function of {old.release} runs ({_EXPIRY_PART})"
+            "move no topic, and set no retention=acknowledged, topic_order or sharing, and pause mirrors of delayed "
+            f"records that come here, while a function of {old.release} runs ({_EXPIRY_PART})"
             if later
             else ""
         )
