@@ -11,8 +11,8 @@ from collections.abc import Generator
 from functools import cache
 from pathlib import Path
 
-import botocore.session
 import pytest
+from botocore.loaders import JSONFileLoader
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -52,9 +52,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ShareSc
     return ShareScheduling(config, log)
 
 
-# A session lists folders and reads megabytes of JSON for its clients. Tests of a process share the loader, and what
-# their clients change there.
-pytest.MonkeyPatch().setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
+# boto3 reads megabytes of JSON for each session and service. Tests of a process share what its clients change there.
+_read_model = cache(JSONFileLoader().load_file)
+pytest.MonkeyPatch().setattr(JSONFileLoader, "load_file", lambda _, path: _read_model(path))
 
 gc.disable()  # until all tests are collected: what the imports make stays, and the collector takes a sixth of the CPU
 

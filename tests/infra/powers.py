@@ -71,6 +71,7 @@ _CHANGERS = frozenset((
     "Topics", "GroupAdmin", "ShareAdmin", "Subscriptions", "Schedules", "Quotas", "Zones", "Acls", "Redrive", "Mirrors",
 ))  # fmt: skip
 _SCHEDULERS = frozenset(("Produce", "RecordsProduce", "Transactions"))  # of delayed records
+_KEEPERS_OF_TIMERS = _SCHEDULERS | {"Mirrors"}  # it keeps copies of those that wait at the source
 _CONSUMERS = frozenset(("Fetch", "RecordsFetch", "Share", "Redrive", "Deliver"))
 _REPAIRERS = frozenset(("RecoverZones", "Replicate", "Scrub", "SweepJob"))
 _SWEEPERS = frozenset(("Sweep", "SweepJob"))
@@ -175,7 +176,7 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("open to change", "zones"): _PRODUCERS | _REPAIRERS | _SWEEPERS,
     ("read", "archive"): _READERS_OF_SEGMENTS | {"Sweep", "Produce"},
     ("list", "archive"): _READERS_OF_SEGMENTS | _SWEEPERS | _EMPTIER | {"Produce"},
-    ("write", "archive"): _SCHEDULERS | {"CompactJob", "Tier", "Clean", "Sweep"},
+    ("write", "archive"): _KEEPERS_OF_TIMERS | {"CompactJob", "Tier", "Clean", "Sweep"},
     ("delete", "archive"): _SWEEPERS | _EMPTIER,
     ("list", "results"): _EMPTIER,
     ("delete", "results"): _EMPTIER,
@@ -194,11 +195,11 @@ HOLDERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("send to", "PushDeliveries"): _PROVISION | {"Dispatch", "Subscriptions", "Deliver", _LOOK},
     ("take from", "PushDeliveries"): frozenset(("Deliver",)),
     ("send to", "PushDead"): frozenset(("Replicate", "Dispatch")),
-    ("send to", _TIMERS): _PROVISION | _SCHEDULERS | {"Promote", "Schedules"},
+    ("send to", _TIMERS): _PROVISION | _KEEPERS_OF_TIMERS | {"Promote", "Schedules"},
     ("take from", _TIMERS): frozenset(("Promote",)),
-    ("switch on", "promote's rule"): _PROVISION | _SCHEDULERS | {"Retention", "Schedules"},
+    ("switch on", "promote's rule"): _PROVISION | _KEEPERS_OF_TIMERS | {"Retention", "Schedules"},
     ("switch on", "promote's pollers"): frozenset(("Promote",)),
-    ("start", "promote"): _PROVISION | _SCHEDULERS | {"Schedules"},
+    ("start", "promote"): _PROVISION | _KEEPERS_OF_TIMERS | {"Schedules"},
     ("switch on", "deliver's pollers"): _PROVISION | {"Subscriptions", "Retention", _LOOK},
     ("switch on", "the look's rule"): _PROVISION | {"Subscriptions", "Retention", _LOOK},
     ("find", "every poller"): _PROVISION | {"Promote", "Subscriptions", "Retention", _LOOK},

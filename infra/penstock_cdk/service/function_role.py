@@ -115,7 +115,9 @@ def _quota_statements(grants: Grants, tables: Tables) -> Iterator[iam.PolicyStat
     if grants.spends_quotas:
         yield from tables.spending_statements()
     if grants.claims_resources:
-        yield from tables.claims_statements()
+        yield tables.claims_statement("Query", "PutItem", "DeleteItem")
+        if not grants.sets_quotas:
+            yield tables.quotas_statement("Query")
     if grants.keeps_claims:
         yield tables.claims_statement("PutItem", "DeleteItem")
     if grants.sets_quotas:

@@ -112,11 +112,6 @@ class Tables(Construct):
         yield self.quotas_statement("Query")
         yield self._statement(self.groups, ["UpdateItem", "PutItem"], f"{keys.BUCKET}#*")
 
-    def claims_statements(self) -> Iterator[iam.PolicyStatement]:
-        """Allows to read the quotas, and to change the claims that count what principals create."""
-        yield self.quotas_statement("Query")
-        yield self.claims_statement("Query", "PutItem", "DeleteItem")
-
     def claims_statement(self, *actions: str) -> iam.PolicyStatement:
         """Allows the actions on the claims of principals, and on no other item of the groups table."""
         return self._statement(self.groups, actions, f"{keys.CLAIMS}#*")

@@ -15,7 +15,7 @@ ROLLING = rolling(PLAIN, EMPTY_HEAD)
 
 def test_plain_delivery_asks_nothing_of_the_tail() -> None:
     write = head_write(PLAIN)
-    assert write.condition == "attribute_exists(next_offset)"
+    assert write.condition == "attribute_exists(next_offset) AND attribute_not_exists(mirror)"
     assert len(write.values[":refs"]["L"]) == 20
     assert page_writes(PLAIN) == []
     assert len(timer_writes(PLAIN)) == 20
