@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 from importlib.resources import files
 
 import click
@@ -69,6 +68,10 @@ def main() -> None:
 @main.command()
 def capture() -> None:
     """Run the handlers on moto, and write the counts of all requests into the SDK."""
+    with ProcessPoolExecutor(_AT_ONCE + 1) as pool:
+        of_all = pool.submit(_of_all_profiles)
+        found = [pool.submit(_profile, name) for name in PROFILES]
+        profiles = {name: each.result() | of_all.result() for name, each in zip(PROFILES, found, strict=True)}
     document = {
         "counted_at": datetime.now(UTC).date().isoformat(),
         "command": "python -m bench.money capture",
@@ -76,7 +79,7 @@ def capture() -> None:
         "many_partitions": counting.MANY_PARTITIONS,
         "many_segments": counting.MANY_SEGMENTS,
         "item_record_bytes": queues.ITEM_RECORD_BYTES,
-        "profiles": {name: _profile(name) for name in PROFILES},
+        "profiles": profiles,
     }
     path = files("penstock") / "cost" / "counted.json"
     text = json.dumps(document, indent=1)
@@ -99,7 +102,6 @@ def _profile(name: Profile) -> dict[str, object]:
         "arming_fetch_of_many": counting.count_arming_fetches(profile, many),
         "commit": counting.count_commit(profile, 1),
         "commit_of_many": counting.count_commit(profile, many),
-        **_of_all_profiles(),
         "acquire": queues.count_acquires(profile, 1),
         "acquire_of_many_segments": queues.count_acquires(profile, counting.MANY_SEGMENTS),
         "delivery": queues.count_deliveries(profile, 1),
@@ -115,12 +117,12 @@ def _profile(name: Profile) -> dict[str, object]:
     return found
 
 
-@cache
-def _of_all_profiles() -> Mapping[str, counting.Counts]:
+def _of_all_profiles() -> dict[str, object]:
     """The counts of requests without an object are the same for all profiles."""
     profile = billed_profile("standard1")
     return {
         "idle_member_hour": counting.count_idle_member(profile),
+        "idle_group_of_two_hour": counting.count_idle_group_of_two(profile),
         "heartbeat": queues.count_heartbeat(profile),
         "idle_worker_hour": queues.count_idle_worker(profile),
         "arming_acquire": queues.count_arming_acquires(profile, 1),

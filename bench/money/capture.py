@@ -23,7 +23,7 @@ from bench.bill.deployment import (
     BillError,
     billed_deployment,
 )
-from bench.bill.idle_consumers import MEMBER_MS, bill_waiting_member
+from bench.bill.idle_consumers import MEMBER_MS, bill_waiting_member, commit_as_member
 from bench.bill.metered_calls import EXPRESS, Lines, Usage
 from penstock import Admin, Producer, prices
 from penstock_cdk.settings import FUNCTION_SIZES
@@ -167,17 +167,16 @@ def count_arming_fetches(profile: BilledProfile, partitions: int) -> Counts:
 
 
 def count_commit(profile: BilledProfile, partitions: int) -> Counts:
-    """One commit of an offset for each partition, by a group."""
-    with topic_of(profile, partitions) as counting, producer_of(counting.deployment) as producer:
-        append(producer, KIB, partitions)
-        for number in range(2):  # the first one makes the items
-            counting.start()
-            commit(counting.deployment, number, partitions)
+    """One commit of an offset for each partition, by the member of a group that owns them all."""
+    with topic_of(profile, partitions) as counting:
+        commits = commit_as_member(counting.deployment, partitions)
+        counting.start()
+        commits()
         return counting.take(1, "groups")
 
 
 def commit(deployment: BilledDeployment, offset: int, partitions: int = 1) -> None:
-    """One commit of this offset for each partition, by a group."""
+    """One commit of this offset for each partition, by a program that is no member."""
     offsets = [{"topic": TOPIC, "partition": each, "offset": offset} for each in range(partitions)]
     answer = deployment.call("POST", f"/v1/groups/{_GROUP}/offsets", {}, {}, json.dumps({"offsets": offsets}).encode())
     if answer.status != 200 or b"error" in answer.body:
@@ -187,6 +186,11 @@ def commit(deployment: BilledDeployment, offset: int, partitions: int = 1) -> No
 def count_idle_member(profile: BilledProfile) -> Counts:
     """An hour of a member of a group that waits for wake-ups on six partitions and gets none."""
     return of_bill(bill_waiting_member(profile), "groups", MEMBER_MS / 3_600_000) | {"APPSYNC_MINUTES": 60}
+
+
+def count_idle_group_of_two(profile: BilledProfile) -> Counts:
+    """An hour of both members of a group, that wait on the same six partitions: they share the checks of the group."""
+    return of_bill(bill_waiting_member(profile, members=2), "groups", MEMBER_MS / 3_600_000) | {"APPSYNC_MINUTES": 120}
 
 
 def of_bill(bill: Bill, function: str, shares: float) -> Counts:

@@ -111,12 +111,21 @@ class Counted:
         return self._of_many("commit", "commit_of_many", partitions)
 
     def heartbeat(self) -> Counts:
-        """One heartbeat of a member that gets records."""
+        """One heartbeat of a group's only member, that gets records."""
         return self._carried(self.found["heartbeat"])
 
     def idle_member_hour(self) -> Counts:
-        """An hour of a member of a group that waits and gets nothing."""
+        """An hour of the only member of a group, that waits and gets nothing."""
         return self._carried(self.found["idle_member_hour"])
+
+    def idle_hour_of_another(self) -> Counts:
+        """The surplus of a member more of that group: the checks of a group are one member's work at a time."""
+        return self._carried(_difference(self.found["idle_group_of_two_hour"], self.found["idle_member_hour"]))
+
+    def heartbeat_of_another(self) -> Counts:
+        """One heartbeat of such a member."""
+        hour = self.idle_hour_of_another()
+        return {name: each / hour["LAMBDA_REQUESTS"] for name, each in hour.items() if name != "APPSYNC_MINUTES"}
 
     def acquire(self, answer_bytes: float, segments: float = 1.0) -> Counts:
         """One acquire that accepts the records of the one before, and finds those of so many produce requests."""

@@ -56,8 +56,11 @@ def becomes_items(counts: Counted, workload: Workload) -> bool:
 
 def month_of_groups(counts: Counted, workload: Workload) -> Parts:
     """The fetches, wake-ups, commits and heartbeats of all members."""
-    members = workload.all_members
-    idle = times(counts.idle_member_hour(), workload.worked_s / 3_600 * members)
+    members, groups = workload.all_members, workload.all_groups
+    idle = times(
+        add(times(counts.idle_member_hour(), groups), times(counts.idle_hour_of_another(), members - groups)),
+        workload.worked_s / 3_600,
+    )
     new = _new_groups(counts, workload)
     reads = reads_per_s(workload).times(workload.topics)
     if not reads.found:
@@ -80,7 +83,8 @@ def month_of_groups(counts: Counted, workload: Workload) -> Parts:
     gets_per_s = reads.segments / readers
     parts["commit"] = times(_commits(counts, workload, gets_per_s, readers), readers * live_s)
     more = max(0.0, beats_per_s(gets_per_s) - beats_per_s(0.0))
-    parts["heartbeat"] = times(counts.heartbeat(), more * readers * live_s)
+    beats = add(times(counts.heartbeat(), groups), times(counts.heartbeat_of_another(), readers - groups))
+    parts["heartbeat"] = times(beats, more * live_s)
     return parts
 
 

@@ -80,4 +80,11 @@ def test_every_kind_of_call_lacks_what_the_transport_does_not_pass(transport: Tr
     for found in (counts.fetch(MIB), counts.arming_fetch(3, 1), counts.commit(3), counts.idle_member_hour()):
         assert "API_REQUESTS" not in found
         assert ("LAMBDA_REQUESTS" in found) == (transport == "lambda")
-        assert found["READ_UNITS"] > 0
+        assert found.get("READ_UNITS", 0) + found.get("WRITE_UNITS", 0) > 0
+
+
+def test_another_member_of_a_group_makes_none_of_its_checks() -> None:
+    counts = counted("express3")
+    one, another = counts.idle_member_hour(), counts.idle_hour_of_another()
+    assert another["WRITE_UNITS"] == another["LAMBDA_REQUESTS"] == one["LAMBDA_REQUESTS"] < one["WRITE_UNITS"]
+    assert counts.heartbeat_of_another()["WRITE_UNITS"] == 1
