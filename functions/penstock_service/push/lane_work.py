@@ -36,6 +36,8 @@ class LaneHold:
         self._key = key
         self._handle = handle
         self.hidden_until_ms = 0
+        self._hidden: Moment | None = None  # when that was asked for
+        self._has_lapsed = False
         self._since = Moment.now(instance.clock)
         self.lane = LaneState()
         self.is_lost = False
@@ -46,8 +48,11 @@ class LaneHold:
 
     @property
     def is_over(self) -> bool:
-        """True once the lock has ended, by one of both clocks: the message may have another receiver."""
-        return self._since.age_ms(self._instance.clock) >= self.lane.locked_until_ms - self._since.wall_ms
+        """True once the message may have another receiver, by one of both clocks: the lock, or its rest, has ended."""
+        self._note_lapse()
+        return self._has_lapsed or self._since.age_ms(self._instance.clock) >= (
+            self.lane.locked_until_ms - self._since.wall_ms
+        )
 
     def hide_until(self, until_ms: int) -> None:
         """Lets the message come again at that time, and not when its receipt is over. One call, if it would be sooner.
@@ -55,9 +60,17 @@ class LaneHold:
         If it fails, a death costs more time.
         """
         if until_ms > self.hidden_until_ms:
+            self._note_lapse()
+            self._hidden = Moment.now(self._instance.clock)
             self.hidden_until_ms = until_ms
             with contextlib.suppress(PenstockError):
                 self._instance.stores.deliveries.postpone(self._handle, until_ms - self._instance.clock.now_ms())
+
+    def _note_lapse(self) -> None:
+        """No later rest takes the message back from who received it between two of them."""
+        hidden = self._hidden
+        if hidden is not None and hidden.age_ms(self._instance.clock) >= self.hidden_until_ms - hidden.wall_ms:
+            self._has_lapsed = True
 
     def renew(self, *, has_progressed: bool) -> None:
         """Holds on, if it is time for that, or if the holder does what the ones before it have died of.
@@ -72,8 +85,9 @@ class LaneHold:
         if self._instance.stores.push.put_lane(self._key, renewed) != renewed:
             self.is_lost = True
             return
+        self._note_lapse()
         if renewed.locked_until_ms < self.lane.locked_until_ms:
-            self.hidden_until_ms = 0  # the message comes sooner, too
+            self._hidden, self.hidden_until_ms = None, 0  # the message comes sooner, too
         self.lane, self._since = renewed, since
         self.hide_until(renewed.locked_until_ms)
 

@@ -139,6 +139,25 @@ def test_delivery_whose_lock_is_over_deletes_no_message() -> None:
     assert stages.source.queue.messages == []
 
 
+def test_delivery_that_renews_a_lock_that_was_over_deletes_no_message() -> None:
+    """Its message was to be had between the end of the lock and the renewal: who received it may take the lane by it."""
+    stages = Stages()
+    stages.run()
+    pushes: list[MirrorPush] = []
+
+    def take_long(push: MirrorPush) -> None:
+        if not pushes:
+            stages.clock.time_ms += MIRROR_HIDE_MS  # no other delivery comes meanwhile, so the renewal succeeds
+        pushes.append(push)
+
+    before_pushes(stages, take_long)
+    stages.source.append("a")
+    assert stages.source.run_once() is Ending.KEEP
+    assert lane_of(stages).locked_until_ms == 0
+    stages.run()
+    assert stages.source.queue.messages == []
+
+
 def test_delivery_that_fails_once_its_lock_is_over_hides_no_message() -> None:
     stages = Stages()
     stages.run()
