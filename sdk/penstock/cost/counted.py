@@ -120,12 +120,16 @@ class Counted:
 
     def idle_hour_of_another(self) -> Counts:
         """The surplus of a member more of that group: the checks of a group are one member's work at a time."""
-        return self._carried(_difference(self.found["idle_group_of_two_hour"], self.found["idle_member_hour"]))
+        return self._carried(self._hour_of_another())
 
     def heartbeat_of_another(self) -> Counts:
         """One heartbeat of such a member."""
-        hour = self.idle_hour_of_another()
-        return {name: each / hour["LAMBDA_REQUESTS"] for name, each in hour.items() if name != "APPSYNC_MINUTES"}
+        hour = self._hour_of_another()
+        beats = hour["LAMBDA_REQUESTS"]
+        return self._carried({name: each / beats for name, each in hour.items() if name != "APPSYNC_MINUTES"})
+
+    def _hour_of_another(self) -> Counts:
+        return _difference(self.found["idle_group_of_two_hour"], self.found["idle_member_hour"])
 
     def acquire(self, answer_bytes: float, segments: float = 1.0) -> Counts:
         """One acquire that accepts the records of the one before, and finds those of so many produce requests."""

@@ -111,7 +111,7 @@ class Oracle:
         elif method == "delete":
             for segment_id in arguments[0]:
                 key = self.timers_waiting.get(segment_id)
-                is_named = key is not None and label == "archive" and key.topic_id not in self.deleted_at_ms
+                is_named = key is not None and label == "archive" and key.topic_id not in self.partitions_deleted
                 expect(not is_named, f"segment {segment_id.hex()} was swept while a timer of {key} waits for it")
             self.removals.objects_deleted(label, [each for each in arguments[0] if each not in self._marks_of_sweeps])
             self.destroyed.difference_update((label, segment_id) for segment_id in arguments[0])
