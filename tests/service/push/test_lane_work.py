@@ -140,7 +140,7 @@ def test_delivery_whose_lock_is_over_deletes_no_message() -> None:
 
 
 def test_delivery_that_renews_a_lock_that_was_over_deletes_no_message() -> None:
-    """Its message was to be had between the end of the lock and the renewal: who received it may take the lane by it."""
+    """Its message was to be had meanwhile: who received it may take the lane by it."""
     stages = Stages()
     stages.run()
     pushes: list[MirrorPush] = []
