@@ -123,10 +123,7 @@ def _answer_timers(instance: Instance, push: MirrorPush, telling: TimersTelling)
             ErrorCode.INVALID_REQUEST, f"{len(push.parts)} parts for {len(telling.copied)} timers: give one for each"
         )
     window, topic_read = UpdateWindow.open(instance.clock), Moment.now(instance.clock)
-    topic = follow(instance, push.topic, push.mirror, push.source)
-    if telling.listed is None:
-        topic = instance.topic_cache.read_through(topic.name)
-        check_mirrors(topic, push.topic, push.mirror)
+    topic = _follow_now(instance, push)
     if topic.mirror is not None and topic.mirror.decided >= 0:
         raise PenstockError(ErrorCode.TOPIC_EXISTS, f"the promotion of topic {topic.name!r} has begun")
     key = PartitionKey(topic.topic_id, Partition(push.partition))
@@ -148,7 +145,7 @@ def keep_offsets(instance: Instance, push: MirrorPush, telling: OffsetsTelling) 
     """
     offsets = decode_offsets(bytes(push.data), telling.read_ms, telling.left_out)
     window = UpdateWindow.open(instance.clock)  # the item goes with the topic, once no call can write it any more
-    topic = follow(instance, push.topic, push.mirror, push.source)
+    topic = _follow_now(instance, push)
     if topic.mirror is not None and topic.mirror.decided >= 0:
         raise PenstockError(ErrorCode.TOPIC_EXISTS, f"the promotion of topic {topic.name!r} has begun")
     window.check()
@@ -161,6 +158,12 @@ def keep_offsets(instance: Instance, push: MirrorPush, telling: OffsetsTelling) 
         offsets_number=base + number,
         is_offsets_kept=wanted > _NEVER and (number, kept) == (wanted, offsets),
     )
+
+
+def _follow_now(instance: Instance, push: MirrorPush) -> Topic:
+    """The topic as it is now. What a topic is told that was begun anew is lost, and no head refuses it as a push is."""
+    instance.topic_cache.forget(push.topic.name)
+    return follow(instance, push.topic, push.mirror, push.source)
 
 
 def _answer(instance: Instance, key: PartitionKey, head: Head, push: MirrorPush) -> PushAnswer | None:

@@ -21,7 +21,7 @@ from penstock_service.share.admin.reset_share_group import ShareResetTo, reset_s
 from tests.service.mirror.stages import Stages
 from tests.service.share.sharing import GROUP, finish, new_group, take
 from tests.support.refusals import refused
-from tests.support.service import Intercepted, key_of, new_topic, with_stores
+from tests.support.service import Intercepted, another_instance, key_of, new_topic, with_stores
 
 REST_MS = MIRROR_OFFSETS_MS + MIRROR_OFFSETS_REST_MS
 
@@ -226,6 +226,16 @@ def test_mirror_that_began_anew_is_told_all_again() -> None:
     resync_topic(stages.mirror, "orders")
     stages.again()
     assert told_of(stages) == {"billing": {0: 1}}
+
+
+def test_function_that_remembers_the_mirror_of_before_keeps_offsets_for_the_new_one() -> None:
+    stages = stages_with()
+    elsewhere = another_instance(stages.mirror)
+    asks = telling(stages.pushes[0], OffsetsTelling(replaces=0, read_ms=1, left_out=0), b"[]")
+    append_push(stages.mirror, asks)
+    resync_topic(elsewhere, "orders")
+    append_push(elsewhere, stages.pushes[0])
+    assert append_push(stages.mirror, asks).topic_id == key_of(elsewhere, "orders").topic_id
 
 
 def test_telling_of_the_mirror_before_it_began_anew_is_refused() -> None:
