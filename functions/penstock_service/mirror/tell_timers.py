@@ -122,16 +122,17 @@ class _Teller:
             self._digests |= dict.fromkeys(noted, UNTOLD)  # stored before a copy is there: this delivery may die
             self.note = replace(self.note, next_ms=0, is_quiet=False, digests=self._digests)
             return
+        has_told = self.note.has_told
         for chunk in todo:
             self._work.hold.renew(has_progressed=False)
             if not self._work.has_time():
                 self.begin_anew(is_quiet=False)
                 return
-            self._tell(chunk)
+            has_told |= self._tell(chunk)
         self.note = replace(
             self.note,
             waiting=self.note.waiting + waiting,
-            has_told=self.note.has_told or bool(todo),
+            has_told=has_told,
             digests=self._digests,
         )
         self._go_on(last, begun_ms)
@@ -200,8 +201,8 @@ class _Teller:
                 after = until
                 timers = waiting_timers(self._instance, key, places._replace(after=until), MIRROR_TIMERS_READ)
 
-    def _tell(self, chunk: _Chunk) -> None:
-        """Compares, and tells what differs."""
+    def _tell(self, chunk: _Chunk) -> bool:
+        """Compares, and tells what differs. False if the mirror takes none of it: what is overdue never goes."""
         name = str(chunk.key.partition)
         is_known = name in self._digests
         telling = TimersTelling(
@@ -216,6 +217,8 @@ class _Teller:
             self._digests[name] = digest_of_places(chunk.places)
             if not chunk.timers:
                 del self._digests[name]
+        differ = len(lacks) + len(answer.others)
+        return differ == 0 or left < differ
 
     def _in_parts(
         self, key: PartitionKey, tell: Callable[[PartitionKey, Sequence[_Told]], int], told: Sequence[_Told]
