@@ -352,12 +352,12 @@ def _encode_short(ref: Ref) -> bytes:
         shape |= _SHORT_COUNT
         numbers.append(ref.record_count)
     numbers.append(delta << 1 if delta >= 0 else ~(delta << 1))
-    fields = b"".join(map(_varint, numbers))
+    fields = b"".join(map(varint, numbers))
     if ref.tier is Tier.EXPIRING:
         fields += bytes((ref.kept_days,))
     if sequence is not None:
         shape |= _SHORT_PRODUCER
-        fields += sequence.producer_id.to_bytes(8) + _varint(sequence.epoch) + _varint(sequence.first_sequence)
+        fields += sequence.producer_id.to_bytes(8) + varint(sequence.epoch) + varint(sequence.first_sequence)
     if ref.tag_filter is not None:
         shape |= _SHORT_TAG_FILTER
         fields += _TAG_FILTER.pack(ref.tag_filter)
@@ -420,7 +420,8 @@ def _decode_short(data: bytes, position: int) -> tuple[Ref, int]:
     return ref, behind
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """The number in groups of seven bits, the lowest first: all but the last have their high bit set."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

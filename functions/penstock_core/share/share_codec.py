@@ -28,6 +28,7 @@ from penstock_core.errors import ErrorCode, PenstockError, shown
 from penstock_core.formats import unsupported
 from penstock_core.ids import LockId, Offset
 from penstock_core.limits import SHARE_TOKEN_BYTES_MAX
+from penstock_core.log.ref import varint
 from penstock_core.share.reasons import VERSION as REASON_VERSION
 from penstock_core.share.reasons import Reason, check_reason_version
 from penstock_core.share.record_set import Range, RecordSet
@@ -68,7 +69,7 @@ def encode_wait(wait: Wait) -> bytes:
             _fixed(wait.available_ms, wait.deliveries),
             bytes((_REJECTED * has_reason | _DEAD * wait.is_dead | _SUSPECT * wait.is_suspect,)),
             _ranges(records),
-            _varint(len(reason)) + reason if has_reason else b"",
+            varint(len(reason)) + reason if has_reason else b"",
             _hashes(records),
         )
     )
@@ -118,7 +119,7 @@ def client_lock_id(lock_id: LockId, lock: Lock, generation: int) -> str:
 
     With them, one write acknowledges the lock, without a read (`acknowledge.plan_blind`).
     """
-    data = _varint(generation) + _varint(lock.base) + encode_lock(lock)
+    data = varint(generation) + varint(lock.base) + encode_lock(lock)
     if len(data) > SHARE_TOKEN_BYTES_MAX:
         return lock_id
     return f"{lock_id}{_TOKEN_SEPARATOR}{base64.urlsafe_b64encode(data).decode().rstrip('=')}"
@@ -154,12 +155,12 @@ def _fixed(time_ms: int, deliveries: int) -> bytes:
 
 
 def _ranges(records: RecordSet) -> bytes:
-    out = bytearray(_varint(len(records.ranges)))
+    out = bytearray(varint(len(records.ranges)))
     before = 0
     for start, end in records.ranges:
         for value in (start - before, end - start):
             if value > 0x7F:
-                out += _varint(value)
+                out += varint(value)
             else:
                 out.append(value)
         before = end
@@ -168,15 +169,6 @@ def _ranges(records: RecordSet) -> bytes:
 
 def _hashes(records: RecordSet) -> bytes:
     return b"".join(value.to_bytes(_HASH_BYTES) for value in records.hashes)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 class _Reader:
